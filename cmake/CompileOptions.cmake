@@ -1,0 +1,25 @@
+# Options shared by every target, carried by the interface library mobius_options.
+add_library(mobius_options INTERFACE)
+target_include_directories(mobius_options INTERFACE ${PROJECT_SOURCE_DIR})
+target_link_options(mobius_options INTERFACE -Wl,--as-needed)
+target_compile_options(mobius_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow)
+
+# GCC 12 reports overlapping copies inside std::string that do not exist (its bug 105329).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(mobius_options INTERFACE -Wno-restrict)
+endif()
+
+# One binary serves every x86-64-v3 machine. Highway adds AVX-512 kernels beside the AVX2 ones and chooses at start;
+# it takes v3 as "AVX2 is certain" only when told not to ask for AES too, and then drops all lesser targets.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  target_compile_options(mobius_options INTERFACE -march=x86-64-v3)
+  target_compile_definitions(mobius_options INTERFACE HWY_DISABLE_PCLMUL_AES)
+endif()
+
+target_compile_definitions(mobius_options INTERFACE $<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS>)
+
+if(MOBIUS_SANITIZE)
+  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(mobius_options INTERFACE ${sanitize})
+  target_link_options(mobius_options INTERFACE ${sanitize})
+endif()

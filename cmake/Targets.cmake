@@ -1,0 +1,30 @@
+include(GoogleTest)
+
+# mobius_library(NAME SOURCES <files> PUBLIC <targets> PRIVATE <targets>)
+# A static library of one folder; without sources, an interface library that passes its dependencies on.
+function(mobius_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  if(arg_SOURCES)
+    add_library(${name} STATIC ${arg_SOURCES})
+    target_link_libraries(${name} PUBLIC mobius_options ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE mobius_options ${arg_PUBLIC})
+  endif()
+endfunction()
+
+# mobius_tests(NAME LABEL <label> SOURCES <files> LINK <targets> DEFINITIONS <definitions>)
+# One GoogleTest binary in tests/ of the build folder; nothing where there are no sources.
+function(mobius_tests name)
+  cmake_parse_arguments(arg "" "LABEL" "SOURCES;LINK;DEFINITIONS" ${ARGN})
+  if(NOT arg_SOURCES)
+    return()
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE mobius_options ${arg_LINK} GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE MOBIUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${arg_DEFINITIONS})
+  # Sleeping OpenMP threads: tests run side by side, and spinning ones would take each other's cores.
+  gtest_discover_tests(${name}
+    DISCOVERY_MODE PRE_TEST
+    PROPERTIES LABELS ${arg_LABEL} TIMEOUT 600 ENVIRONMENT "OMP_NUM_THREADS=2;OMP_WAIT_POLICY=passive")
+endfunction()

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Configures (quietly, where nothing is wrong) and builds one preset: scripts/build.sh PRESET [JOBS]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=$1 jobs=${2:-$(nproc)}
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! cmake --preset "$preset" >"$log" 2>&1; then
+  cat "$log" >&2
+  exit 1
+fi
+cmake --build --preset "$preset" --parallel "$jobs"

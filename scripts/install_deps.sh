@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Installs what Mobius needs to build and test, and only what is missing.
+#   scripts/install_deps.sh           install (through sudo where not root)
+#   scripts/install_deps.sh --check   only say what is missing; exit 1 if anything is
+set -euo pipefail
+
+packages=(
+  g++ make cmake ninja-build
+  libdnnl-dev libhwy-dev libfmt-dev libyaml-cpp-dev libhdf5-dev nlohmann-json3-dev libcli11-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
+  python3 python3-numpy python3-h5py # a test reads a checkpoint from Python
+)
+
+fail() {
+  echo "install_deps: error: $*" >&2
+  exit 1
+}
+
+installed() {
+  [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null || true)" = installed ]
+}
+
+if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+  echo "install_deps: this system has no apt-get, so nothing was installed. Mobius needs a C++20" >&2
+  echo "compiler, CMake 3.25 and what these Debian 12 packages hold:" >&2
+  printf '  %s\n' "${packages[@]}" >&2
+  echo "Install them your system's way, then run: cmake --preset release && cmake --build --preset release" >&2
+  exit 1
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  installed "$package" || missing+=("$package")
+done
+if [ "${#missing[@]}" -eq 0 ]; then
+  exit 0
+fi
+if [ "${1:-}" = --check ]; then
+  fail "missing: ${missing[*]}"
+fi
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || fail "needs root to install ${missing[*]}, and there is no sudo"
+  as_root=(sudo)
+fi
+apt() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@" </dev/null
+}
+
+echo "install_deps: installing ${missing[*]}"
+apt update || fail "apt-get update failed; is a Debian mirror reachable?"
+apt install --yes --no-install-recommends "${missing[@]}" >/dev/null ||
+  fail "apt-get could not install: ${missing[*]} (by hand: apt-get install ${missing[*]})"
