@@ -1,0 +1,102 @@
+// Tasks: what a model is trained and tested on.
+//
+// A task knows nothing of models or trainers and can be used alone, for instance to write the data
+// of multi-query associative recall for a model of one's own:
+//
+//   MqarOptions options;                       // data/mqar.h
+//   options.vocab = 8192;
+//   const auto task = options.build(/*seed=*/123);
+//   const Batch batch = task->sequences(Split::train, /*group=*/0, /*first=*/0, /*count=*/64);
+//   const std::int32_t* tokens = batch.inputs.data<std::int32_t>();  // 64 x seq_len, row-major
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace mobius {
+
+class Schema;
+
+/// Label of a position that counts neither in the loss nor in the accuracy.
+inline constexpr std::int32_t kIgnored = -100;
+
+/// Sequences of one length, in host memory. Labels are aligned with inputs: labels[b, t] is what a
+/// model that has read inputs[b, 0..t] should say, so nothing downstream shifts them again.
+struct Batch {
+  Tensor inputs;  ///< i32 [batch, n], in [0, vocab_size)
+  Tensor labels;  ///< i32 [batch, n], in [0, vocab_size) or kIgnored
+  /// u8 [batch, n]: 1 where the position counts in the accuracy. Undefined: wherever it is
+  /// labelled.
+  Tensor scored;
+  int group = 0;  ///< index into Task::groups() of every sequence in the batch
+};
+
+/// The splits share no sequence.
+enum class Split { train, test };
+
+std::string_view name_of(Split split);
+
+/// A source of sequences. Each sequence is a function of (seed, split, group, index) alone, not of
+/// what was asked before, the thread, or how sequences are gathered into batches. Hence training
+/// resumes at any step, and ranks or micro-batches that share one batch take disjoint parts of its
+/// index range:
+///
+///   whole batch:   sequences(Split::train, group_at(step), step * size, size)
+///   part r of R:   sequences(Split::train, group_at(step), step * size + r * size / R, size / R)
+///
+/// Every method is const and may be called from several threads at once.
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  /// Tokens and labels lie below this.
+  virtual std::int64_t vocab_size() const = 0;
+  /// Length of the longest inputs row.
+  virtual std::int64_t max_seq_len() const = 0;
+  /// Names of the kinds of sequences that are tested apart, such as "n_pairs=16". At least one.
+  virtual const std::vector<std::string>& groups() const = 0;
+  /// Number of test sequences in each group; their indices are 0 .. test_size() - 1.
+  virtual std::int64_t test_size() const = 0;
+  /// The mean loss (nats per labelled position) that no model can beat on average, where it is not 0.
+  virtual std::optional<double> loss_floor() const { return std::nullopt; }
+
+  /// The group that training step `step` draws from. A whole step has one group, so batches stay
+  /// rectangular though groups differ in sequence length.
+  virtual int group_at(std::uint64_t /*step*/) const { return 0; }
+  /// Sequences first, ..., first + count - 1 of a group. Throws Error unless count > 0 and `group`
+  /// indexes groups().
+  virtual Batch sequences(Split split, int group, std::uint64_t first,
+                          std::int64_t count) const = 0;
+
+  /// Train: the whole batch of step `step`; no sequence repeats while batch_size stays the same.
+  /// Test: batch `step` in [0, test_batches(batch_size)) of one pass over the test sequences, group
+  /// after group; the last batch of each group may be smaller.
+  Batch batch(Split split, std::uint64_t step, std::int64_t batch_size) const;
+  /// Number of batches in one pass over the test sequences of all groups.
+  std::uint64_t test_batches(std::int64_t batch_size) const;
+
+ protected:
+  /// The stream of random numbers behind one sequence. For a given task and size, no two pairs
+  /// (split, index) share one: stream_id is one-to-one in its last number.
+  static std::uint64_t sequence_stream(std::string_view task, std::uint64_t size, Split split,
+                                       std::uint64_t index);
+  /// Throws Error unless the arguments of sequences() are in range.
+  void check_request(int group, std::int64_t count) const;
+};
+
+/// The settings of one kind of task.
+class TaskOptions {
+ public:
+  virtual ~TaskOptions() = default;
+  virtual void describe(Schema& schema) = 0;
+  /// Throws ConfigError when the settings do not fit together.
+  virtual std::unique_ptr<Task> build(std::uint64_t seed) const = 0;
+};
+
+}  // namespace mobius

@@ -1,0 +1,12 @@
+// The tasks that come with Mobius, by name.
+#pragma once
+
+#include "core/registry.h"
+#include "data/task.h"
+
+namespace mobius {
+
+/// "mqar" and "recall". A program adds its own to the registry it passes on.
+Registry<TaskOptions> builtin_tasks();
+
+}  // namespace mobius

@@ -1,0 +1,22 @@
+// Options checked by their own description, for callers that filled them in without a file.
+#pragma once
+
+#include <string_view>
+
+#include "core/schema.h"
+
+namespace mobius {
+
+/// Throws ConfigError "name: key: ..." unless every value lies within its described limits and
+/// every check passes, here and in the lists and sections below.
+void validate(const Schema& schema, std::string_view name);
+
+/// The same for an options struct, which stays as it is.
+template <typename Options>
+void validate_options(Options options, std::string_view name) {
+  Schema schema;
+  options.describe(schema);
+  validate(schema, name);
+}
+
+}  // namespace mobius
