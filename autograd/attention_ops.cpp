@@ -1,0 +1,23 @@
+#include <utility>
+
+#include "autograd/ops.h"
+
+namespace mobius {
+
+Variable masked_softmax(const Variable& scores, double scale, const AttentionMask& mask) {
+  Tensor weights = masked_softmax(scores.data(), scale, mask);
+  Saved saved("masked_softmax", weights);
+  return record("masked_softmax", {scores}, std::move(weights),
+                [saved, scale](const std::vector<Tensor>& grads, const NeedsGrad&) {
+                  return std::vector<Tensor>{softmax_backward(saved.get(), grads[0], scale)};
+                });
+}
+
+Variable rope(const Variable& x, double base, std::int64_t offset) {
+  return record("rope", {x}, rope(x.data(), base, offset),
+                [base, offset](const std::vector<Tensor>& grads, const NeedsGrad&) {
+                  return std::vector<Tensor>{rope(grads[0], base, offset, -1)};
+                });
+}
+
+}  // namespace mobius

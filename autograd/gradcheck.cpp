@@ -1,0 +1,67 @@
+#include "autograd/gradcheck.h"
+
+#include <cmath>
+
+#include "core/ops.h"
+
+namespace mobius {
+namespace {
+
+using Function = std::function<Variable(const std::vector<Variable>&)>;
+
+double weighted_sum(const Function& f, const std::vector<Tensor>& inputs, const Tensor& weights) {
+  const NoGradGuard no_grad;
+  std::vector<Variable> variables;
+  for (const Tensor& input : inputs) variables.emplace_back(input);
+  return sum(mul(f(variables).data(), weights)).item();
+}
+
+// Central differences of weighted_sum in every element of inputs[which].
+std::vector<double> numeric_gradient(const Function& f, std::vector<Tensor> inputs,
+                                     std::size_t which, const Tensor& weights, double step) {
+  const std::vector<double> original = inputs[which].to_vector<double>();
+  const Shape shape = inputs[which].shape();
+  std::vector<double> gradient(original.size());
+  for (std::size_t i = 0; i < original.size(); ++i) {
+    const auto value_at = [&](double shifted) {
+      std::vector<double> values = original;
+      values[i] = shifted;
+      inputs[which] = Tensor::from(values, shape);
+      return weighted_sum(f, inputs, weights);
+    };
+    gradient[i] = (value_at(original[i] + step) - value_at(original[i] - step)) / (2 * step);
+  }
+  return gradient;
+}
+
+double norm(const std::vector<double>& x) {
+  double total = 0;
+  for (const double value : x) total += value * value;
+  return std::sqrt(total);
+}
+
+}  // namespace
+
+std::string gradcheck(const Function& f, const std::vector<Tensor>& inputs,
+                      const GradcheckOptions& options) {
+  std::vector<Variable> variables;
+  for (const Tensor& input : inputs) variables.emplace_back(input.clone(), true);
+  const Variable out = f(variables);
+  const Tensor weights =
+      random_normal(out.shape(), 0, 1, {17, stream_id("gradcheck")}, DType::f64, out.device());
+  backward(out, weights);
+  for (std::size_t which = 0; which < inputs.size(); ++which) {
+    const std::vector<double> numeric = numeric_gradient(f, inputs, which, weights, options.step);
+    if (!variables[which].grad().defined()) return fmt::format("input {} got no gradient", which);
+    std::vector<double> difference = variables[which].grad().to_vector<double>();
+    for (std::size_t i = 0; i < numeric.size(); ++i) difference[i] -= numeric[i];
+    const double error = norm(difference) / std::max(norm(numeric), 1e-6);
+    if (!(error < options.tolerance)) {
+      return fmt::format("input {}: relative error {:.3g} of the gradient exceeds {:.3g}", which,
+                         error, options.tolerance);
+    }
+  }
+  return {};
+}
+
+}  // namespace mobius

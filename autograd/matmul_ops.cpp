@@ -1,0 +1,80 @@
+#include <utility>
+
+#include "autograd/ops.h"
+
+namespace mobius {
+namespace {
+
+Tensor as_matrix(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+// Gradients of y[..., N] = x[..., K] weight[N, K]^T + bias[N].
+std::vector<Tensor> linear_backward(const Tensor& x, const Tensor& weight, const Tensor& grad_y,
+                                    const NeedsGrad& needs) {
+  std::vector<Tensor> grads(3);
+  const Tensor grad_rows = as_matrix(grad_y);
+  if (needs[0]) grads[0] = matmul(grad_rows, weight).reshape(x.shape());
+  if (needs[1]) grads[1] = matmul(grad_rows.transpose(0, 1), as_matrix(x));
+  if (needs[2]) grads[2] = sum(grad_rows, {0});
+  return grads;
+}
+
+Tensor data_or_none(const Variable& x) { return x.defined() ? x.data() : Tensor(); }
+
+UnaryOp unary_of(Activation activation) {
+  switch (activation) {
+    case Activation::relu:
+      return UnaryOp::relu;
+    case Activation::silu:
+      return UnaryOp::silu;
+    case Activation::gelu:
+      return UnaryOp::gelu;
+    case Activation::gelu_tanh:
+      return UnaryOp::gelu_tanh;
+    case Activation::none:
+      break;
+  }
+  throw Error("linear_activation: no activation given");
+}
+
+}  // namespace
+
+Variable matmul(const Variable& a, const Variable& b) {
+  return record("matmul", {a, b}, matmul(a.data(), b.data()),
+                [a = Saved("matmul", a), b = Saved("matmul", b)](const std::vector<Tensor>& grads,
+                                                                 const NeedsGrad& needs) {
+                  std::vector<Tensor> result(2);
+                  const Tensor &grad = grads[0], &x = a.get(), &y = b.get();
+                  if (needs[0]) result[0] = matmul(grad, y.transpose(-1, -2));
+                  if (needs[1] && y.ndim() == 2) {  // one matrix for the whole batch: one product
+                    result[1] = matmul(as_matrix(x).transpose(0, 1), as_matrix(grad));
+                  } else if (needs[1]) {
+                    result[1] = matmul(x.transpose(-1, -2), grad);
+                  }
+                  return result;
+                });
+}
+
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
+  return record("linear", {x, weight, bias}, linear(x.data(), weight.data(), data_or_none(bias)),
+                [x = Saved("linear", x), weight = Saved("linear", weight)](
+                    const std::vector<Tensor>& grads, const NeedsGrad& needs) {
+                  return linear_backward(x.get(), weight.get(), grads[0], needs);
+                });
+}
+
+Variable linear_activation(const Variable& x, const Variable& weight, const Variable& bias,
+                           Activation activation) {
+  const Unary f{unary_of(activation)};
+  LinearActivation result =
+      linear_activation(x.data(), weight.data(), data_or_none(bias), activation);
+  constexpr std::string_view op = "linear_activation";
+  Saved out(op, result.out);
+  return record(op, {x, weight, bias}, std::move(result.out),
+                [f, x = Saved(op, x), weight = Saved(op, weight), pre = Saved(op, result.pre), out](
+                    const std::vector<Tensor>& grads, const NeedsGrad& needs) {
+                  const Tensor grad_pre = unary_backward(f, pre.get(), out.get(), grads[0]);
+                  return linear_backward(x.get(), weight.get(), grad_pre, needs);
+                });
+}
+
+}  // namespace mobius

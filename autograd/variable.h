@@ -1,0 +1,111 @@
+// Reverse-mode automatic differentiation over tensors.
+//
+// A Variable is a tensor that remembers the operation it came from. backward() walks those
+// operations from the last to the first and knows nothing about them: each one carries its own
+// gradient, written beside it in autograd/*_ops.cpp.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace mobius {
+
+class Variable;
+
+/// Which inputs of an operation want a gradient; gradients of the others may be left undefined.
+using NeedsGrad = std::vector<bool>;
+/// Maps the gradients of the outputs (undefined where nothing depends on an output) to those of
+/// the inputs, in the order in which the inputs were given to record(). A gradient may have the
+/// shape to which its input was broadcast: the walker sums it down.
+using BackwardFn =
+    std::function<std::vector<Tensor>(const std::vector<Tensor>& grad_outputs, const NeedsGrad&)>;
+
+/// A handle: copies share data, gradient and hooks.
+class Variable {
+ public:
+  Variable() = default;
+  /// A leaf. Only real tensors (f32, f64) can require a gradient.
+  explicit Variable(Tensor data, bool requires_grad = false);
+
+  bool defined() const { return impl_ != nullptr; }
+  const Tensor& data() const;
+  /// For an optimiser or a checkpoint that changes the values in place.
+  Tensor& mutable_data();
+  const Shape& shape() const { return data().shape(); }
+  std::int64_t size(int dim) const { return data().size(dim); }
+  int ndim() const { return data().ndim(); }
+  std::int64_t numel() const { return data().numel(); }
+  DType dtype() const { return data().dtype(); }
+  Device device() const { return data().device(); }
+  double item() const { return data().item(); }
+
+  /// Whether gradients flow to it: a leaf that asked for them, or computed from one.
+  bool requires_grad() const;
+  bool is_leaf() const;
+  /// Sum of all gradients since the last zero_grad(); undefined before the first. Leaves only.
+  const Tensor& grad() const;
+  Tensor& mutable_grad();
+  void zero_grad();
+  /// The same data, cut off from the graph.
+  Variable detach() const;
+
+  /// Called after each backward() has added its whole contribution to this leaf's gradient, in the
+  /// order in which gradients become ready: data-parallel training starts its reductions here.
+  void add_grad_hook(std::function<void(Variable&)> hook);
+
+  /// Whether both handles name the same variable.
+  bool is(const Variable& other) const { return impl_ == other.impl_; }
+
+ private:
+  friend struct Graph;  // autograd/variable.cpp: builds and walks the graph
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+/// A tensor kept for the backward pass. get() throws Error when it was changed in place meanwhile.
+class Saved {
+ public:
+  Saved() = default;
+  Saved(std::string_view op, const Tensor& tensor)
+      : op_(op), tensor_(tensor), version_(tensor.version()) {}
+  Saved(std::string_view op, const Variable& variable) : Saved(op, variable.data()) {}
+  const Tensor& get() const;
+
+ private:
+  std::string_view op_;  // a literal: the name given to record()
+  Tensor tensor_;
+  std::uint64_t version_ = 0;
+};
+
+/// Makes the result of operation `op` (a literal) a Variable. The graph grows only when gradients
+/// are enabled and an input requires one; otherwise `backward` is dropped with what it saved.
+Variable record(std::string_view op, const std::vector<Variable>& inputs, Tensor output,
+                BackwardFn backward);
+/// The same for an operation with several outputs.
+std::vector<Variable> record_many(std::string_view op, const std::vector<Variable>& inputs,
+                                  std::vector<Tensor> outputs, BackwardFn backward);
+
+/// Adds d(root)/d(leaf), times `grad_root` (default: 1, then root must have a single element), to
+/// the gradient of every leaf that requires one. The graph is freed on the way unless
+/// `retain_graph`; a second call over a freed graph throws Error.
+void backward(const Variable& root, const Tensor& grad_root = {}, bool retain_graph = false);
+
+/// While one lives, operations on this thread are not recorded.
+class NoGradGuard {
+ public:
+  NoGradGuard();
+  ~NoGradGuard();
+  NoGradGuard(const NoGradGuard&) = delete;
+  NoGradGuard& operator=(const NoGradGuard&) = delete;
+
+ private:
+  bool previous_;
+};
+bool grad_enabled();
+
+}  // namespace mobius

@@ -1,0 +1,490 @@
+#include "core/ops.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+namespace mobius {
+namespace {
+
+Backend& backend_of(const Tensor& x) { return backend_for(x.device()); }
+
+void require_same_kind(std::string_view op, const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype()) {
+    throw ShapeError("{}: types {} and {} differ", op, name_of(a.dtype()), name_of(b.dtype()));
+  }
+  if (a.device() != b.device()) {
+    throw ShapeError("{}: devices {} and {} differ", op, to_string(a.device()),
+                     to_string(b.device()));
+  }
+}
+
+void require_shape(std::string_view op, std::string_view what, const Tensor& x,
+                   const Shape& expected) {
+  if (x.shape() != expected) {
+    throw ShapeError("{}: {} has shape {}, expected {}", op, what, to_string(x.shape()),
+                     to_string(expected));
+  }
+}
+
+// x seen as [rows, size of the last dimension].
+Tensor as_rows(std::string_view op, const Tensor& x) {
+  if (x.ndim() == 0) throw ShapeError("{}: a scalar has no last dimension", op);
+  if (x.ndim() == 2) return x;
+  const std::int64_t d = x.size(-1);
+  return x.reshape({d == 0 ? 0 : x.numel() / d, d});
+}
+
+Shape with_last(Shape shape, std::int64_t last) {
+  shape.back() = last;
+  return shape;
+}
+
+Tensor binary(std::string_view op, BinaryOp kind, const Tensor& a, const Tensor& b) {
+  require_same_kind(op, a, b);
+  const Shape shape = broadcast_shapes(op, a.shape(), b.shape());
+  Tensor out = Tensor::empty(shape, a.dtype(), a.device());
+  backend_of(a).binary(kind, a.expand(shape), b.expand(shape), out);
+  return out;
+}
+
+}  // namespace
+
+// ---- elementwise
+
+Tensor unary(const Unary& f, const Tensor& x) {
+  const Tensor dense = x.contiguous();
+  Tensor y = dense.empty_like();
+  backend_of(x).unary(f, dense, y);
+  return y;
+}
+
+Tensor unary_backward(const Unary& f, const Tensor& x, const Tensor& y, const Tensor& grad_y) {
+  require_shape("unary_backward", "grad_y", grad_y, x.shape());
+  const Tensor dense = x.contiguous();
+  Tensor grad_x = dense.empty_like();
+  backend_of(x).unary_backward(f, dense, y, grad_y.contiguous(), grad_x);
+  return grad_x;
+}
+
+Tensor add(const Tensor& a, const Tensor& b) { return binary("add", BinaryOp::add, a, b); }
+Tensor sub(const Tensor& a, const Tensor& b) { return binary("sub", BinaryOp::sub, a, b); }
+Tensor mul(const Tensor& a, const Tensor& b) { return binary("mul", BinaryOp::mul, a, b); }
+Tensor div(const Tensor& a, const Tensor& b) { return binary("div", BinaryOp::div, a, b); }
+Tensor maximum(const Tensor& a, const Tensor& b) {
+  return binary("maximum", BinaryOp::maximum, a, b);
+}
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  return binary("minimum", BinaryOp::minimum, a, b);
+}
+
+Tensor affine(const Tensor& x, double a, double b) { return unary({UnaryOp::affine, a, b}, x); }
+
+Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
+  require_same_kind("compare", a, b);
+  const Shape shape = broadcast_shapes("compare", a.shape(), b.shape());
+  Tensor out = Tensor::empty(shape, DType::u8, a.device());
+  backend_of(a).compare(op, a.expand(shape), b.expand(shape), out);
+  return out;
+}
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  require_same_kind("where", a, b);
+  if (condition.dtype() != DType::u8)
+    throw_unsupported_dtype("where: condition", condition.dtype());
+  const Shape values = broadcast_shapes("where", a.shape(), b.shape());
+  const Shape shape = broadcast_shapes("where", condition.shape(), values);
+  Tensor out = Tensor::empty(shape, a.dtype(), a.device());
+  backend_of(a).where(condition.expand(shape), a.expand(shape), b.expand(shape), out);
+  return out;
+}
+
+Tensor dropout(const Tensor& x, double p, RngKey key) {
+  if (!(p >= 0 && p < 1)) throw Error("dropout: p = {} is not in [0, 1)", p);
+  const Tensor dense = x.contiguous();
+  Tensor y = dense.empty_like();
+  backend_of(x).dropout(key, p, dense, y);
+  return y;
+}
+
+// ---- random
+
+Tensor random_uniform(Shape shape, double low, double high, RngKey key, DType dtype,
+                      Device device) {
+  Tensor out = Tensor::empty(std::move(shape), dtype, device);
+  backend_of(out).random_uniform(key, low, high, out);
+  return out;
+}
+
+Tensor random_normal(Shape shape, double mean, double stddev, RngKey key, DType dtype,
+                     Device device) {
+  Tensor out = Tensor::empty(std::move(shape), dtype, device);
+  backend_of(out).random_normal(key, mean, stddev, out);
+  return out;
+}
+
+// ---- reductions
+
+namespace {
+
+// A tensor seen as [outer, n, inner] around one dimension.
+struct AxisView {
+  std::int64_t outer = 1, n = 1, inner = 1;
+};
+
+AxisView around(const Shape& shape, int first, int last) {
+  AxisView view;
+  for (int i = 0; i < static_cast<int>(shape.size()); ++i) {
+    std::int64_t& part = i < first ? view.outer : i > last ? view.inner : view.n;
+    part *= shape[static_cast<std::size_t>(i)];
+  }
+  return view;
+}
+
+Tensor sum_adjacent(const Tensor& x, int first, int last, Shape out_shape) {
+  const Tensor dense = x.contiguous();
+  const AxisView view = around(x.shape(), first, last);
+  Tensor out = Tensor::empty(std::move(out_shape), x.dtype(), x.device());
+  backend_of(x).sum(dense, view.outer, view.n, view.inner, out);
+  return out;
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
+  std::vector<bool> reduced(x.shape().size(), dims.empty());
+  for (const int dim : dims) {
+    reduced[static_cast<std::size_t>(normalize_dim("sum", dim, x.ndim()))] = true;
+  }
+  Tensor out = x;
+  // Runs of adjacent reduced dimensions, from the last, each in one pass; sizes of 1 stay for now.
+  for (int last = x.ndim() - 1; last >= 0; --last) {
+    if (!reduced[static_cast<std::size_t>(last)]) continue;
+    int first = last;
+    while (first > 0 && reduced[static_cast<std::size_t>(first - 1)]) --first;
+    Shape shape = out.shape();
+    std::fill(shape.begin() + first, shape.begin() + last + 1, 1);
+    out = sum_adjacent(out, first, last, std::move(shape));
+    last = first;
+  }
+  if (keepdim) return out;
+  Shape kept;
+  for (int i = 0; i < x.ndim(); ++i) {
+    if (!reduced[static_cast<std::size_t>(i)]) kept.push_back(x.size(i));
+  }
+  return out.reshape(std::move(kept));
+}
+
+Tensor mean(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
+  Tensor total = sum(x, dims, keepdim);
+  if (total.numel() == 0) return total;
+  return scale(total, static_cast<double>(total.numel()) / static_cast<double>(x.numel()));
+}
+
+Tensor max(const Tensor& x, int dim, bool keepdim) {
+  const int d = normalize_dim("max", dim, x.ndim());
+  if (x.size(d) == 0) throw ShapeError("max: dimension {} of {} is empty", d, to_string(x.shape()));
+  const AxisView view = around(x.shape(), d, d);
+  Shape shape = x.shape();
+  shape[static_cast<std::size_t>(d)] = 1;
+  Tensor out = Tensor::empty(std::move(shape), x.dtype(), x.device());
+  backend_of(x).max(x.contiguous(), view.outer, view.n, view.inner, out);
+  return keepdim ? out : out.squeeze(d);
+}
+
+Tensor argmax(const Tensor& x) {
+  if (x.ndim() == 0 || x.size(-1) == 0) {
+    throw ShapeError("argmax: shape {} has no last dimension", to_string(x.shape()));
+  }
+  Shape shape = x.shape();
+  shape.pop_back();
+  Tensor out = Tensor::empty(std::move(shape), DType::i64, x.device());
+  backend_of(x).argmax(as_rows("argmax", x.contiguous()), out);
+  return out;
+}
+
+double sum_of_squares(const Tensor& x) { return backend_of(x).sum_of_squares(x.contiguous()); }
+
+Tensor cumsum(const Tensor& x, int dim, bool reverse) {
+  const int d = normalize_dim("cumsum", dim, x.ndim());
+  const AxisView view = around(x.shape(), d, d);
+  Tensor out = x.empty_like();
+  backend_of(x).cumsum(x.contiguous(), view.outer, view.n, view.inner, reverse, out);
+  return out;
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  if (broadcast_shapes("sum_to", shape, x.shape()) != x.shape()) {
+    throw ShapeError("sum_to: {} is no broadcast of {}", to_string(x.shape()), to_string(shape));
+  }
+  std::vector<int> dims;
+  const int added = x.ndim() - static_cast<int>(shape.size());
+  for (int i = 0; i < x.ndim(); ++i) {
+    if (i < added || (shape[static_cast<std::size_t>(i - added)] == 1 && x.size(i) != 1)) {
+      dims.push_back(i);
+    }
+  }
+  return sum(x, dims, true).reshape(shape);
+}
+
+// ---- shape
+
+Tensor concat(const std::vector<Tensor>& parts, int dim) {
+  if (parts.empty()) throw ShapeError("concat: nothing to concatenate");
+  const int d = normalize_dim("concat", dim, parts.front().ndim());
+  Shape shape = parts.front().shape();
+  shape[static_cast<std::size_t>(d)] = 0;
+  for (const Tensor& part : parts) {
+    require_same_kind("concat", parts.front(), part);
+    Shape expected = shape;
+    if (part.ndim() == parts.front().ndim())
+      expected[static_cast<std::size_t>(d)] = part.size(d);
+    else
+      expected = parts.front().shape();
+    require_shape("concat", "a part", part, expected);
+  }
+  for (const Tensor& part : parts) shape[static_cast<std::size_t>(d)] += part.size(d);
+  Tensor out = Tensor::empty(std::move(shape), parts.front().dtype(), parts.front().device());
+  std::int64_t at = 0;
+  for (const Tensor& part : parts) {
+    backend_of(out).copy(part, out.slice(d, at, at + part.size(d)));
+    at += part.size(d);
+  }
+  return out;
+}
+
+// ---- matrix products
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  require_same_kind("matmul", a, b);
+  if (a.ndim() < 2 || b.ndim() < 2 || a.size(-1) != b.size(-2)) {
+    throw ShapeError("matmul: {} x {}: expected [..., M, K] x [..., K, N]", to_string(a.shape()),
+                     to_string(b.shape()));
+  }
+  const Shape batch = broadcast_shapes("matmul", {a.shape().begin(), a.shape().end() - 2},
+                                       {b.shape().begin(), b.shape().end() - 2});
+  const auto with_batch = [&batch](std::int64_t rows, std::int64_t cols) {
+    Shape shape = batch;
+    shape.push_back(rows);
+    shape.push_back(cols);
+    return shape;
+  };
+  Tensor out = Tensor::empty(with_batch(a.size(-2), b.size(-1)), a.dtype(), a.device());
+  backend_of(a).matmul(a.expand(with_batch(a.size(-2), a.size(-1))),
+                       b.expand(with_batch(b.size(-2), b.size(-1))), false, out);
+  return out;
+}
+
+void matmul_add(Tensor& out, const Tensor& a, const Tensor& b) {
+  require_same_kind("matmul_add", a, b);
+  require_same_kind("matmul_add", out, a);
+  if (a.ndim() != 2 || b.ndim() != 2 || a.size(1) != b.size(0)) {
+    throw ShapeError("matmul_add: {} x {}: expected [M, K] x [K, N]", to_string(a.shape()),
+                     to_string(b.shape()));
+  }
+  require_shape("matmul_add", "out", out, {a.size(0), b.size(1)});
+  backend_of(a).matmul(a, b, true, out);
+  out.bump_version();
+}
+
+LinearActivation linear_activation(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                   Activation activation) {
+  require_same_kind("linear", x, weight);
+  if (weight.ndim() != 2 || x.ndim() == 0 || x.size(-1) != weight.size(1)) {
+    throw ShapeError("linear: x {} and weight {}: expected [..., K] and [N, K]",
+                     to_string(x.shape()), to_string(weight.shape()));
+  }
+  if (bias.defined()) {
+    require_same_kind("linear", x, bias);
+    require_shape("linear", "bias", bias, {weight.size(0)});
+  }
+  LinearActivation result;
+  result.pre = Tensor::empty(with_last(x.shape(), weight.size(0)), x.dtype(), x.device());
+  if (activation != Activation::none) result.out = result.pre.empty_like();
+  backend_of(x).linear(as_rows("linear", x.contiguous()), weight.contiguous(), bias, activation,
+                       result.pre, result.out);
+  return result;
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return linear_activation(x, weight, bias, Activation::none).pre;
+}
+
+// ---- softmax
+
+namespace {
+
+void require_mask_fits(std::string_view op, const AttentionMask& mask, const Shape& scores) {
+  if (!mask.mask.defined()) return;
+  if (mask.mask.dtype() != DType::u8) throw_unsupported_dtype(op, mask.mask.dtype());
+  if (broadcast_shapes(op, mask.mask.shape(), scores) != scores) {
+    throw ShapeError("{}: mask {} does not fit scores {}", op, to_string(mask.mask.shape()),
+                     to_string(scores));
+  }
+}
+
+}  // namespace
+
+Tensor masked_softmax(const Tensor& scores, double scale, const AttentionMask& mask) {
+  if (scores.ndim() < 2) {
+    throw ShapeError("masked_softmax: scores {}: expected [..., n_q, n_k]",
+                     to_string(scores.shape()));
+  }
+  require_mask_fits("masked_softmax", mask, scores.shape());
+  AttentionMask expanded = mask;
+  if (mask.mask.defined()) expanded.mask = mask.mask.expand(scores.shape());
+  const Tensor dense = scores.contiguous();
+  Tensor weights = dense.empty_like();
+  backend_of(scores).masked_softmax(dense, scale, expanded, weights);
+  return weights;
+}
+
+Tensor softmax_backward(const Tensor& weights, const Tensor& grad, double scale) {
+  require_shape("softmax_backward", "grad", grad, weights.shape());
+  Tensor grad_scores = weights.empty_like();
+  backend_of(weights).softmax_backward(weights.contiguous(), grad.contiguous(), scale, grad_scores);
+  return grad_scores;
+}
+
+Tensor materialize_mask(const AttentionMask& mask, std::int64_t n_q, std::int64_t n_k,
+                        Device device) {
+  Shape shape{n_q, n_k};
+  if (mask.mask.defined()) shape = broadcast_shapes("mask", mask.mask.shape(), shape);
+  require_mask_fits("mask", mask, shape);
+  if (shape.back() != n_k || shape[shape.size() - 2] != n_q) {
+    throw ShapeError("mask: {} does not fit {} queries and {} keys", to_string(mask.mask.shape()),
+                     n_q, n_k);
+  }
+  AttentionMask expanded = mask;
+  if (mask.mask.defined()) expanded.mask = mask.mask.expand(shape);
+  Tensor allowed = Tensor::empty(shape, DType::u8, device);
+  backend_for(device).materialize_mask(expanded, allowed);
+  return allowed;
+}
+
+// ---- norms
+
+namespace {
+
+Shape row_shape(const Tensor& x) { return {x.shape().begin(), x.shape().end() - 1}; }
+
+void require_norm_operand(std::string_view op, std::string_view what, const Tensor& x,
+                          const Tensor& parameter) {
+  if (x.ndim() == 0) throw ShapeError("{}: a scalar has no last dimension", op);
+  require_same_kind(op, x, parameter);
+  require_shape(op, what, parameter, {x.size(-1)});
+}
+
+}  // namespace
+
+NormResult rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  require_norm_operand("rms_norm", "weight", x, weight);
+  NormResult result{x.empty_like(), {}, Tensor::empty(row_shape(x), DType::f64, x.device())};
+  backend_of(x).rms_norm(as_rows("rms_norm", x.contiguous()), weight, eps, result.y, result.rstd);
+  return result;
+}
+
+NormGrads rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd,
+                            const Tensor& grad_y) {
+  require_shape("rms_norm_backward", "grad_y", grad_y, x.shape());
+  NormGrads grads{x.empty_like(), weight.empty_like(), {}};
+  backend_of(x).rms_norm_backward(as_rows("rms_norm", x.contiguous()), weight, rstd,
+                                  grad_y.contiguous(), grads.x, grads.weight);
+  return grads;
+}
+
+NormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  require_norm_operand("layer_norm", "weight", x, weight);
+  require_norm_operand("layer_norm", "bias", x, bias);
+  NormResult result{x.empty_like(), Tensor::empty(row_shape(x), DType::f64, x.device()),
+                    Tensor::empty(row_shape(x), DType::f64, x.device())};
+  backend_of(x).layer_norm(as_rows("layer_norm", x.contiguous()), weight, bias, eps, result.y,
+                           result.mean, result.rstd);
+  return result;
+}
+
+NormGrads layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
+                              const Tensor& rstd, const Tensor& grad_y) {
+  require_shape("layer_norm_backward", "grad_y", grad_y, x.shape());
+  NormGrads grads{x.empty_like(), weight.empty_like(), weight.empty_like()};
+  backend_of(x).layer_norm_backward(as_rows("layer_norm", x.contiguous()), weight, mean, rstd,
+                                    grad_y.contiguous(), grads.x, grads.weight, grads.bias);
+  return grads;
+}
+
+// ---- positions, rows, losses
+
+Tensor rope(const Tensor& x, double base, std::int64_t offset, int sign) {
+  if (x.ndim() < 2 || x.size(-1) % 2 != 0) {
+    throw ShapeError("rope: x {}: expected [..., n, d] with even d", to_string(x.shape()));
+  }
+  Tensor y = x.empty_like();
+  backend_of(x).rope(x.stride(-1) == 1 ? x : x.contiguous(), base, offset, sign, y);
+  return y;
+}
+
+namespace {
+
+// Throws where an index lies outside [0, limit); `allow_ignored` lets -100 pass.
+void require_indices(std::string_view op, const Tensor& index, std::int64_t limit,
+                     bool allow_ignored) {
+  dispatch_index(op, index.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const std::vector<T> values = index.to_vector<T>();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::int64_t value = values[i];
+      if (value >= 0 && value < limit) continue;
+      if (allow_ignored && value == ignored_label) continue;
+      throw Error("{}: index {} at position {} is outside [0, {})", op, value, i, limit);
+    }
+  });
+}
+
+}  // namespace
+
+Tensor gather_rows(const Tensor& table, const Tensor& index) {
+  if (table.ndim() != 2) {
+    throw ShapeError("gather_rows: table {}: expected [V, D]", to_string(table.shape()));
+  }
+  require_indices("gather_rows", index, table.size(0), false);
+  Shape shape = index.shape();
+  shape.push_back(table.size(1));
+  Tensor out = Tensor::empty(std::move(shape), table.dtype(), table.device());
+  backend_of(table).gather_rows(table.contiguous(), index.contiguous(), out);
+  return out;
+}
+
+Tensor scatter_add_rows(const Tensor& rows, const Tensor& index, std::int64_t n_rows) {
+  Shape expected = index.shape();
+  expected.push_back(rows.ndim() == 0 ? 0 : rows.size(-1));
+  require_shape("scatter_add_rows", "rows", rows, expected);
+  require_indices("scatter_add_rows", index, n_rows, false);
+  Tensor table = Tensor::zeros({n_rows, expected.back()}, rows.dtype(), rows.device());
+  backend_of(rows).scatter_add_rows(rows.contiguous(), index.contiguous(), table);
+  return table;
+}
+
+CrossEntropyResult cross_entropy(Tensor&& logits, const Tensor& labels) {
+  if (logits.ndim() != 2) {
+    throw ShapeError("cross_entropy: logits {}: expected [R, V]", to_string(logits.shape()));
+  }
+  require_shape("cross_entropy", "labels", labels, {logits.size(0)});
+  require_indices("cross_entropy", labels, logits.size(1), true);
+  CrossEntropyResult result{Tensor::empty(labels.shape(), DType::f64, logits.device()),
+                            Tensor::empty(labels.shape(), DType::i64, logits.device()),
+                            logits.contiguous()};
+  backend_of(logits).cross_entropy(result.grad_logits, labels.contiguous(), result.losses,
+                                   result.predictions);
+  result.grad_logits.bump_version();
+  return result;
+}
+
+LogHyp2f1Result log_hyp2f1(double a, double b, double c, const Tensor& x) {
+  const Tensor dense = x.contiguous();
+  LogHyp2f1Result result{dense.empty_like(), dense.empty_like()};
+  backend_of(x).log_hyp2f1(a, b, c, dense, result.value, result.derivative);
+  return result;
+}
+
+}  // namespace mobius

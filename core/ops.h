@@ -1,0 +1,115 @@
+// Operations on tensors, without gradients: they check shapes and types, allocate the result, and
+// call the backend of the operands' device. Errors: ShapeError naming the op and the shapes.
+// Differentiable versions of the same names live in autograd/ops.h.
+#pragma once
+
+#include <vector>
+
+#include "core/backend.h"
+#include "core/tensor.h"
+
+namespace mobius {
+
+// ---- elementwise
+Tensor unary(const Unary& f, const Tensor& x);
+/// Gradient of y = f(x) in x.
+Tensor unary_backward(const Unary& f, const Tensor& x, const Tensor& y, const Tensor& grad_y);
+/// Operands broadcast; both of one type.
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor sub(const Tensor& a, const Tensor& b);
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor div(const Tensor& a, const Tensor& b);
+Tensor maximum(const Tensor& a, const Tensor& b);
+Tensor minimum(const Tensor& a, const Tensor& b);
+/// a x + b.
+Tensor affine(const Tensor& x, double a, double b);
+inline Tensor neg(const Tensor& x) { return affine(x, -1, 0); }
+inline Tensor scale(const Tensor& x, double factor) { return affine(x, factor, 0); }
+/// 0/1 in u8; operands broadcast.
+Tensor compare(CompareOp op, const Tensor& a, const Tensor& b);
+/// condition (u8) ? a : b; all three broadcast.
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+Tensor dropout(const Tensor& x, double p, RngKey key);
+
+// ---- random
+Tensor random_uniform(Shape shape, double low, double high, RngKey key, DType dtype = DType::f32,
+                      Device device = {});
+Tensor random_normal(Shape shape, double mean, double stddev, RngKey key, DType dtype = DType::f32,
+                     Device device = {});
+
+// ---- reductions; `dims` empty means all
+Tensor sum(const Tensor& x, const std::vector<int>& dims = {}, bool keepdim = false);
+Tensor mean(const Tensor& x, const std::vector<int>& dims = {}, bool keepdim = false);
+Tensor max(const Tensor& x, int dim, bool keepdim = false);
+/// Over the last dimension, i64; ties: the smaller index.
+Tensor argmax(const Tensor& x);
+double sum_of_squares(const Tensor& x);
+Tensor cumsum(const Tensor& x, int dim, bool reverse = false);
+/// Sums x down to `shape`: the adjoint of broadcasting `shape` to x's.
+Tensor sum_to(const Tensor& x, const Shape& shape);
+
+// ---- shape
+Tensor concat(const std::vector<Tensor>& parts, int dim);
+
+// ---- matrix products
+/// [..., M, K] x [..., K, N] -> [..., M, N]; batch dimensions broadcast.
+Tensor matmul(const Tensor& a, const Tensor& b);
+/// out += a b, for 2-d operands.
+void matmul_add(Tensor& out, const Tensor& a, const Tensor& b);
+/// x[..., K] weight[N, K]^T + bias[N] -> [..., N]; bias may be undefined.
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+struct LinearActivation {
+  Tensor pre;  // x weight^T + bias
+  Tensor out;  // activation(pre)
+};
+LinearActivation linear_activation(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                   Activation activation);
+
+// ---- softmax
+Tensor masked_softmax(const Tensor& scores, double scale, const AttentionMask& mask);
+Tensor softmax_backward(const Tensor& weights, const Tensor& grad, double scale);
+/// Which keys each query sees, as u8 [..., n_q, n_k] with the mask's own batch dimensions.
+Tensor materialize_mask(const AttentionMask& mask, std::int64_t n_q, std::int64_t n_k,
+                        Device device = {});
+
+// ---- norms
+struct NormResult {
+  Tensor y;
+  Tensor mean;  // undefined for rms_norm
+  Tensor rstd;
+};
+struct NormGrads {
+  Tensor x, weight, bias;  // bias undefined for rms_norm
+};
+NormResult rms_norm(const Tensor& x, const Tensor& weight, double eps);
+NormGrads rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd,
+                            const Tensor& grad_y);
+NormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
+NormGrads layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
+                              const Tensor& rstd, const Tensor& grad_y);
+
+// ---- positions, rows, losses
+Tensor rope(const Tensor& x, double base, std::int64_t offset, int sign = 1);
+/// table[V, D], index of any shape -> [index..., D]. Throws Error on an index outside [0, V).
+Tensor gather_rows(const Tensor& table, const Tensor& index);
+/// A zero table[n_rows, D] with rows[index..., D] added at their index.
+Tensor scatter_add_rows(const Tensor& rows, const Tensor& index, std::int64_t n_rows);
+
+constexpr std::int64_t ignored_label = -100;
+
+struct CrossEntropyResult {
+  Tensor losses;       // [R] f64, 0 where ignored
+  Tensor predictions;  // [R] i64
+  Tensor grad_logits;  // [R, V] of the SUM of losses; shares the storage of the logits given
+};
+/// Consumes logits[R, V] (they are overwritten by their gradient); labels[R] i32 or i64.
+/// Throws Error on a label that is neither -100 nor in [0, V).
+CrossEntropyResult cross_entropy(Tensor&& logits, const Tensor& labels);
+
+/// log 2F1(a, b; c; x) and its derivative, elementwise, 0 <= x < 1.
+struct LogHyp2f1Result {
+  Tensor value, derivative;
+};
+LogHyp2f1Result log_hyp2f1(double a, double b, double c, const Tensor& x);
+
+}  // namespace mobius

@@ -1,0 +1,75 @@
+// Module: a tree of named parameters and buffers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/variable.h"
+#include "core/rng.h"
+
+namespace mobius {
+
+/// What a module needs to know while it runs. Passed down by the caller: modules hold no RNG state.
+struct ForwardContext {
+  bool training = false;
+  /// Seed of dropout and the stream of this call; the trainer derives it from (seed, step).
+  RngKey rng{};
+};
+
+/// Base of everything with parameters. A derived class registers its parameters, buffers and
+/// children in its constructor; their dotted paths ("blocks.0.attention.qkv.weight") name them in
+/// checkpoints. Modules are neither copied nor moved: children are owned by pointer.
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  struct NamedParameter {
+    std::string name;
+    Variable value;
+  };
+  struct NamedBuffer {
+    std::string name;
+    Tensor value;
+  };
+
+  /// All parameters of the tree, each once (a tied one under its first name), in registration
+  /// order.
+  std::vector<NamedParameter> parameters() const;
+  /// State that is saved but not trained.
+  std::vector<NamedBuffer> buffers() const;
+  /// Number of trained values.
+  std::int64_t parameter_count() const;
+  /// A table of name, shape and count, with the total.
+  std::string parameter_table() const;
+  void zero_grad();
+
+ protected:
+  /// Returns the registered handle. Throws Error when the name is taken or holds a dot.
+  Variable register_parameter(std::string name, Tensor initial);
+  /// Another module's parameter under a second owner (tied weights): saved and counted once.
+  Variable share_parameter(std::string name, const Variable& parameter);
+  Tensor register_buffer(std::string name, Tensor initial);
+  template <class M>
+  std::shared_ptr<M> register_module(std::string name, std::shared_ptr<M> module) {
+    add_child(std::move(name), module);
+    return module;
+  }
+
+ private:
+  void add_child(std::string name, std::shared_ptr<Module> module);
+  void require_free_name(const std::string& name) const;
+  void collect(const std::string& prefix, std::vector<NamedParameter>& parameters,
+               std::vector<NamedBuffer>& buffers) const;
+
+  std::vector<NamedParameter> parameters_;
+  std::vector<NamedBuffer> buffers_;
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+};
+
+}  // namespace mobius
