@@ -25,10 +25,6 @@ const char* type_text(OptionType type, bool plural) {
   throw Error("schema: unknown option type");
 }
 
-std::string with_article(const std::string& noun) {
-  return (noun.front() == 'i' ? "an " : "a ") + noun;
-}
-
 bool is_empty(const OptionValue& value) {
   return std::visit(
       [](const auto& held) {
@@ -119,7 +115,7 @@ void OptionField::assign(const OptionValue& value) const {
 
 void OptionField::verify(const OptionValue& value) const {
   if (std::holds_alternative<std::monostate>(value)) {
-    if (!form_.is_nullable) throw ConfigError("expected {}, got null", with_article(type_name()));
+    if (!form_.is_nullable) throw ConfigError("expected {}, got null", type_name());
     return;
   }
   if (is_non_empty_ && is_empty(value)) throw ConfigError("must not be empty");
@@ -165,7 +161,9 @@ OptionList& OptionList::non_empty() {
   return *this;
 }
 
-void OptionVariant::choose(std::string_view name) { active_ = choose_(name); }
+void OptionVariant::choose(std::string_view name) {
+  if (name != current()) active_ = choose_(name);
+}
 
 const std::string& key_of(const OptionEntry& entry) {
   const auto key = [](const auto& held) -> const std::string& { return held.key(); };

@@ -198,7 +198,8 @@ class OptionVariant {
   std::string current() const { return current_(); }  // empty: none yet
   Schema& active() const { return *active_; }         // of the current kind; empty where none
 
-  // Puts fresh default options of the named kind in place. An unknown name is a ConfigError.
+  // Puts default options of the named kind in place; those of the current kind stay as they are. An
+  // unknown name is a ConfigError.
   void choose(std::string_view name);
   OptionPreview preview(std::string_view name) const { return preview_(name); }
 
@@ -257,8 +258,9 @@ class Schema {
   template <typename Options>
   OptionList& list(std::string key, std::vector<Options>& members, std::string help);
 
-  // One kind of a registry. Reading `key` replaces `chosen` by default options of that kind, whose
-  // keys then belong to this schema. Where `chosen` is empty, the user must choose.
+  // One kind of a registry. Reading another kind than the current one replaces `chosen` by default
+  // options of that kind, whose keys then belong to this schema. Where `chosen` is empty, the user
+  // must choose.
   template <typename Options>
   void variant(std::string key, Chosen<Options>& chosen, const Registry<Options>& registry,
                std::string help);

@@ -1,0 +1,299 @@
+#include "train/config_document.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+
+namespace mobius {
+namespace {
+
+using Kind = ConfigNode::Kind;
+using Place = std::function<std::string(const YAML::Mark&)>;
+
+// Builds the tree from parser events. yaml-cpp's own nodes would do, but they drop the places of
+// nulls and resolve aliases, which may be recursive or exponentially large.
+class TreeBuilder : public YAML::EventHandler {
+ public:
+  explicit TreeBuilder(Place place) : place_(std::move(place)) {}
+
+  const YAML::Mark& last_mark() const { return last_; }
+  std::optional<ConfigNode> take_root() { return std::exchange(root_, std::nullopt); }
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+
+  // The mark of a null that is not written out is that of the next token, often lines below.
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
+    const YAML::Mark& here = mark.line == last_.line ? mark : last_;
+    if (expects_key()) throw ConfigError("{}: a key must be a text, got null", place_(here));
+    add({.kind = Kind::null, .where = place_(here)}, here);
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    throw ConfigError("{}: YAML aliases are not supported: write the value out", place_(mark));
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                const std::string& text) override {
+    if (tag != "?" && tag != "!") refuse_tag(mark, tag);
+    if (expects_key()) {
+      open_.back().key = {text, place_(mark)};
+      last_ = mark;
+    } else {
+      add({.kind = Kind::scalar, .where = place_(mark), .text = text, .is_quoted = tag == "!"},
+          mark);
+    }
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    start(Kind::list, mark, tag);
+  }
+  void OnSequenceEnd() override { end(); }
+
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {
+    start(Kind::map, mark, tag);
+  }
+  void OnMapEnd() override { end(); }
+
+ private:
+  // A collection that is not finished, with the key that waits for its value.
+  struct Open {
+    ConfigNode node;
+    std::optional<std::pair<std::string, std::string>> key;  // text and place
+  };
+
+  bool expects_key() const {
+    return !open_.empty() && open_.back().node.kind == Kind::map && !open_.back().key;
+  }
+
+  [[noreturn]] void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
+    throw ConfigError("{}: YAML tags are not supported, got '{}'", place_(mark), tag);
+  }
+
+  void start(Kind kind, const YAML::Mark& mark, const std::string& tag) {
+    if (tag != "?" && !tag.empty()) refuse_tag(mark, tag);
+    if (expects_key()) throw ConfigError("{}: a key must be a text", place_(mark));
+    open_.push_back({{.kind = kind, .where = place_(mark)}, std::nullopt});
+    last_ = mark;
+  }
+
+  void end() {
+    ConfigNode node = std::move(open_.back().node);
+    open_.pop_back();
+    add(std::move(node), last_);
+  }
+
+  void add(ConfigNode node, const YAML::Mark& mark) {
+    last_ = mark;
+    if (open_.empty()) {
+      root_ = std::move(node);
+      return;
+    }
+    Open& parent = open_.back();
+    if (parent.node.kind == Kind::map) {
+      auto [key, where] = *std::exchange(parent.key, std::nullopt);
+      parent.node.entries.push_back({std::move(key), std::move(where), std::move(node)});
+    } else {
+      std::string where = node.where;
+      parent.node.entries.push_back(
+          {std::to_string(parent.node.entries.size()), std::move(where), std::move(node)});
+    }
+  }
+
+  Place place_;
+  std::vector<Open> open_;
+  std::optional<ConfigNode> root_;
+  YAML::Mark last_;
+};
+
+// The tree of the only document in the text; nothing where there is none.
+std::optional<ConfigNode> parse_yaml(std::string_view text, const Place& place) {
+  TreeBuilder builder(place);
+  try {
+    std::istringstream stream{std::string(text)};
+    YAML::Parser parser(stream);
+    if (!parser.HandleNextDocument(builder)) return std::nullopt;
+    std::optional<ConfigNode> root = builder.take_root();
+    if (parser.HandleNextDocument(builder)) {
+      const std::optional<ConfigNode> second = builder.take_root();
+      throw ConfigError("{}: a second YAML document starts here, expected one",
+                        second ? second->where : place(builder.last_mark()));
+    }
+    return root;
+  } catch (const YAML::ParserException& error) {
+    // Where the text ends too early the parser gives no place.
+    const bool has_place = error.mark.line > 0 || error.mark.column > 0;
+    throw ConfigError("{}: not valid YAML: {}", place(has_place ? error.mark : builder.last_mark()),
+                      error.msg);
+  }
+}
+
+void refuse_duplicates(const ConfigNode& node, const std::string& path) {
+  for (const ConfigEntry& entry : node.entries) {
+    const ConfigEntry* first = node.find(entry.key);
+    const std::string entry_path = join_path(path, entry.key);
+    if (first != &entry) {
+      throw ConfigError("{}: {}: given twice, first at {}", entry.where, entry_path, first->where);
+    }
+    refuse_duplicates(entry.value, entry_path);
+  }
+}
+
+// yaml-cpp takes a tab for a space in some places and fails obscurely in others.
+void refuse_tab_indentation(std::string_view text, const std::string& name) {
+  std::istringstream lines{std::string(text)};
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    const std::size_t indentation = line.find_first_not_of(" \t\r");
+    const std::size_t tab = line.find('\t');
+    if (indentation != std::string::npos && tab < indentation) {
+      throw ConfigError("{}:{}:{}: a tab in the indentation; YAML wants spaces", name, number,
+                        tab + 1);
+    }
+  }
+}
+
+std::vector<std::string> split_path(std::string_view path, const std::string& where) {
+  std::vector<std::string> keys;
+  for (std::size_t start = 0; start <= path.size();) {
+    const std::size_t end = std::min(path.find('.', start), path.size());
+    if (end == start) throw ConfigError("{}: '{}' is not a key.path", where, path);
+    keys.emplace_back(path.substr(start, end - start));
+    start = end + 1;
+  }
+  return keys;
+}
+
+// The entry at a dotted path, with the maps that lead to it, made where they are missing.
+ConfigEntry& reach(ConfigNode& root, std::string_view path, const std::string& where) {
+  ConfigNode* node = &root;
+  ConfigEntry* entry = nullptr;
+  std::string walked;
+  for (const std::string& key : split_path(path, where)) {
+    if (node->kind == Kind::scalar) {
+      throw ConfigError("{}: {}: no key can lie below '{}', at {}", where, join_path(walked, key),
+                        node->text, node->where);
+    }
+    entry = node->find(key);
+    if (entry == nullptr && node->kind == Kind::list) {
+      throw ConfigError("{}: {}: no such element in the list of {} at {}", where,
+                        join_path(walked, key), node->entries.size(), node->where);
+    }
+    if (entry == nullptr) {
+      if (node->kind == Kind::null) *node = {.kind = Kind::map, .where = where};
+      entry = &node->entries.emplace_back(ConfigEntry{key, where, {}});
+      entry->value.where = where;
+    }
+    walked = join_path(walked, key);
+    node = &entry->value;
+  }
+  return *entry;
+}
+
+void merge_maps(ConfigNode& into, const ConfigNode& overrides) {
+  for (const ConfigEntry& entry : overrides.entries) {
+    ConfigEntry& target = reach(into, entry.key, entry.where);
+    if (entry.value.kind != Kind::map) {
+      target.where = entry.where;
+      target.value = entry.value;
+      continue;
+    }
+    if (target.value.kind == Kind::null || target.value.kind == Kind::scalar) {
+      target.where = entry.where;
+      target.value = {.kind = Kind::map, .where = entry.value.where};
+    }
+    merge_maps(target.value, entry.value);
+  }
+}
+
+std::string read_text_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw ConfigError("{}: is a directory, expected a YAML file", path.string());
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw ConfigError("{}: cannot be opened: {}", path.string(), std::strerror(errno));
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (file.bad()) throw ConfigError("{}: cannot be read", path.string());
+  return text;
+}
+
+}  // namespace
+
+const ConfigEntry* ConfigNode::find(std::string_view key) const {
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [&](const ConfigEntry& entry) { return entry.key == key; });
+  return found == entries.end() ? nullptr : &*found;
+}
+
+ConfigEntry* ConfigNode::find(std::string_view key) {
+  return const_cast<ConfigEntry*>(std::as_const(*this).find(key));
+}
+
+ConfigDocument ConfigDocument::from_file(const std::filesystem::path& path) {
+  return from_text(read_text_file(path), path.string(), path.parent_path());
+}
+
+ConfigDocument ConfigDocument::from_text(std::string_view text, std::string name,
+                                         std::filesystem::path folder) {
+  refuse_tab_indentation(text, name);
+  const Place place = [&name](const YAML::Mark& mark) {
+    return fmt::format("{}:{}:{}", name, mark.line + 1, mark.column + 1);
+  };
+  std::optional<ConfigNode> root = parse_yaml(text, place);
+  if (!root || root->kind == Kind::null) {
+    throw ConfigError("{}:1:1: the file is empty, expected sections of key: value", name);
+  }
+  if (root->kind != Kind::map) {
+    throw ConfigError("{}: expected sections of key: value at the top, got a {}", root->where,
+                      root->kind == Kind::list ? "list" : "text");
+  }
+  refuse_duplicates(*root, "");
+  ConfigDocument document;
+  document.name_ = std::move(name);
+  document.folder_ = std::move(folder);
+  document.root_ = *std::move(root);
+  return document;
+}
+
+void ConfigDocument::override_with(std::string_view assignment) {
+  const std::string where = fmt::format("override {}", assignment);
+  const std::size_t equals = assignment.find('=');
+  if (equals == std::string_view::npos) throw ConfigError("{}: expected key.path=value", where);
+  const std::string_view path = assignment.substr(0, equals);
+  const Place place = [&where](const YAML::Mark&) { return where; };
+  std::optional<ConfigNode> value = parse_yaml(assignment.substr(equals + 1), place);
+  if (!value) value = ConfigNode{.kind = Kind::null, .where = where};
+  refuse_duplicates(*value, std::string(path));
+  ConfigEntry& entry = reach(root_, path, where);
+  entry.where = where;
+  entry.value = *std::move(value);
+}
+
+void ConfigDocument::merge(const ConfigNode& overrides) { merge_maps(root_, overrides); }
+
+void ConfigDocument::remove(std::string_view key) {
+  std::erase_if(root_.entries, [&](const ConfigEntry& entry) { return entry.key == key; });
+}
+
+std::string join_path(std::string_view path, std::string_view key) {
+  return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
+}
+
+}  // namespace mobius

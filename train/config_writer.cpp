@@ -1,0 +1,238 @@
+#include "train/config_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "train/config_document.h"
+
+namespace mobius {
+namespace {
+
+// Values ------------------------------------------------------------------------------------------
+
+// Words that some YAML reader takes for something other than text.
+bool is_reserved(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  constexpr std::array words{"true", "false", "yes", "no", "on", "off", "y", "n", "null"};
+  return std::find(words.begin(), words.end(), text) != words.end();
+}
+
+// A text that no reader takes for anything else: a word, or a path of words.
+bool is_plain(const std::string& text) {
+  const auto is_word = [](unsigned char c) {
+    return c < 128 && (std::isalnum(c) != 0 || c == '_' || c == '/' || c == '.' || c == '-');
+  };
+  if (text.empty() || !std::all_of(text.begin(), text.end(), is_word)) return false;
+  const char first = text.front();
+  const bool starts_as_word = std::isalpha(static_cast<unsigned char>(first)) || first == '/' ||
+                              text.starts_with("./") || text.starts_with("../");
+  return starts_as_word && !is_reserved(text);
+}
+
+std::string quote(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += {'\\', c};
+    } else if (byte < 0x20 || byte == 0x7f) {
+      quoted += fmt::format("\\x{:02x}", byte);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
+// YAML 1.1 wants a point in the mantissa of a number with an exponent, and integers stay integers
+// to readers that have no schema: 1e-04 becomes 1.0e-04 and 3 becomes 3.0.
+std::string write_number(double value) {
+  std::array<char, 32> buffer;
+  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  std::string text(buffer.data(), end);
+  if (text.find('.') == std::string::npos) {
+    text.insert(std::min(text.find('e'), text.size()), ".0");
+  }
+  return text;
+}
+
+struct Writer {
+  std::string operator()(std::monostate) const { return "null"; }
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(std::int64_t value) const { return std::to_string(value); }
+  std::string operator()(double value) const { return write_number(value); }
+  std::string operator()(const std::string& text) const {
+    return is_plain(text) ? text : quote(text);
+  }
+  template <typename T>
+  std::string operator()(const std::vector<T>& list) const {
+    std::vector<std::string> elements;
+    for (const T& element : list) elements.push_back((*this)(element));
+    return fmt::format("[{}]", fmt::join(elements, ", "));
+  }
+};
+
+// The resolved configuration ----------------------------------------------------------------------
+
+std::string flow(const Schema& schema);
+
+std::string flow(const OptionField& field) { return to_yaml(field.value()); }
+std::string flow(const OptionSection& section) { return flow(section.schema()); }
+std::string flow(const OptionVariant& variant) { return Writer()(variant.current()); }
+std::string flow(const OptionList& list) {
+  std::vector<std::string> elements;
+  for (std::size_t i = 0; i < list.size(); ++i) elements.push_back(flow(*list.element(i)));
+  return fmt::format("[{}]", fmt::join(elements, ", "));
+}
+
+// A variant where nothing is chosen has no value.
+bool has_value(const OptionEntry& entry) {
+  const auto* variant = std::get_if<OptionVariant>(&entry);
+  return variant == nullptr || !variant->current().empty();
+}
+
+std::string flow(const Schema& schema) {
+  std::vector<std::string> entries;
+  for (const OptionEntry* entry : schema.entries()) {
+    if (!has_value(*entry)) continue;
+    const std::string value = std::visit([](const auto& held) { return flow(held); }, *entry);
+    entries.push_back(fmt::format("{}: {}", key_of(*entry), value));
+  }
+  return fmt::format("{{{}}}", fmt::join(entries, ", "));
+}
+
+void write_block(const Schema& schema, const std::string& indentation, std::string& yaml) {
+  for (const OptionEntry* entry : schema.entries()) {
+    if (!has_value(*entry)) continue;
+    yaml += fmt::format("{}{}:", indentation, key_of(*entry));
+    const auto* section = std::get_if<OptionSection>(entry);
+    const auto* list = std::get_if<OptionList>(entry);
+    if (section != nullptr && !section->schema().entries().empty()) {
+      yaml += '\n';
+      write_block(section->schema(), indentation + "  ", yaml);
+    } else if (list != nullptr && list->size() > 0) {
+      yaml += '\n';
+      for (std::size_t i = 0; i < list->size(); ++i) {
+        yaml += fmt::format("{}  - {}\n", indentation, flow(*list->element(i)));
+      }
+    } else {
+      const std::string value = std::visit([](const auto& held) { return flow(held); }, *entry);
+      yaml += fmt::format(" {}\n", value);
+    }
+  }
+}
+
+// Help --------------------------------------------------------------------------------------------
+
+struct Row {
+  std::string path;
+  std::string type;
+  std::string value;  // the default
+  std::string range;
+  std::string help;
+};
+
+// A titled table. Sections below come after it, so that a title always stands over its own rows.
+class Help {
+ public:
+  void section(const std::string& title, const std::string& path, const Schema& schema) {
+    std::vector<Row> rows;
+    for (const OptionEntry& entry : schema.described()) {
+      std::visit([&](const auto& held) { add_row(rows, join_path(path, held.key()), held); },
+                 entry);
+    }
+    print(title, rows);
+    for (const OptionEntry& entry : schema.described()) {
+      std::visit([&](const auto& held) { below(join_path(path, held.key()), path, held); }, entry);
+    }
+  }
+
+  std::string take() { return std::move(text_); }
+
+ private:
+  static void add_row(std::vector<Row>& rows, const std::string& path, const OptionField& field) {
+    rows.push_back({path, field.type_name(),
+                    field.is_required() ? "required" : to_yaml(field.initial()), field.range(),
+                    field.help()});
+  }
+
+  static void add_row(std::vector<Row>&, const std::string&, const OptionSection&) {}
+
+  static void add_row(std::vector<Row>& rows, const std::string& path, const OptionList& list) {
+    rows.push_back({path, "list of sections", flow(list), list.is_non_empty() ? "not empty" : "",
+                    list.help()});
+  }
+
+  static void add_row(std::vector<Row>& rows, const std::string& path,
+                      const OptionVariant& variant) {
+    std::vector<std::string> names;
+    for (const OptionVariant::Kind& kind : variant.kinds()) names.push_back(kind.name);
+    rows.push_back({path, "text", variant.initial().empty() ? "required" : variant.initial(),
+                    fmt::format("{}", fmt::join(names, " | ")), variant.help()});
+  }
+
+  void below(const std::string&, const std::string&, const OptionField&) {}
+
+  void below(const std::string& path, const std::string&, const OptionSection& section_entry) {
+    section(fmt::format("{}: {}", path, section_entry.help()), path, section_entry.schema());
+  }
+
+  void below(const std::string& path, const std::string&, const OptionList& list) {
+    section(fmt::format("each of {}: {}", path, list.help()), path + ".N", *list.preview().schema);
+  }
+
+  void below(const std::string& path, const std::string& parent, const OptionVariant& variant) {
+    for (const OptionVariant::Kind& kind : variant.kinds()) {
+      const std::string title = fmt::format("with {}={}: {}", path, kind.name, kind.help);
+      const bool is_current = kind.name == variant.current();
+      const OptionPreview preview = variant.preview(kind.name);
+      section(title, parent, is_current ? variant.active() : *preview.schema);
+    }
+  }
+
+  void print(const std::string& title, const std::vector<Row>& rows) {
+    const auto width = [&](std::string Row::*column) {
+      std::size_t widest = 0;
+      for (const Row& row : rows) widest = std::max(widest, (row.*column).size());
+      return widest;
+    };
+    if (rows.empty() && title.empty()) return;
+    if (!text_.empty()) text_ += '\n';
+    if (!title.empty()) text_ += title + '\n';
+    for (const Row& row : rows) {
+      text_ += fmt::format("  {:<{}}  {:<{}}  {:<{}}  {:<{}}  {}\n", row.path, width(&Row::path),
+                           row.type, width(&Row::type), row.value, width(&Row::value), row.range,
+                           width(&Row::range), row.help);
+    }
+  }
+
+  std::string text_;
+};
+
+}  // namespace
+
+std::string to_yaml(const Schema& schema) {
+  std::string yaml;
+  write_block(schema, "", yaml);
+  return yaml;
+}
+
+std::string to_yaml(const OptionValue& value) { return std::visit(Writer(), value); }
+
+std::string help_text(const Schema& schema) {
+  Help help;
+  help.section("", "", schema);
+  return help.take();
+}
+
+}  // namespace mobius
