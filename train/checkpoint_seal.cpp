@@ -1,0 +1,138 @@
+#include "train/checkpoint_seal.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "train/checkpoint.h"
+
+namespace mobius {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kMagic = "mobius-checkpoint\n";
+constexpr std::string_view kHdf5Magic = "\x89HDF\r\n\x1a\n";
+
+struct Seal {
+  int version = 0;
+  std::uint64_t file_size = 0;
+  std::uint64_t checksum = 0;
+};
+
+using SealBlock = std::array<char, kSealBytes>;
+
+SealBlock to_block(const Seal& seal) {
+  SealBlock block{};
+  const std::string text =
+      fmt::format("{}format_version {}\nfile_size {}\nchecksum {:016x}\n", kMagic, seal.version,
+                  seal.file_size, seal.checksum);
+  text.copy(block.data(), text.size());
+  return block;
+}
+
+// Each step maps (sum, word) to a new sum and can be undone, so two contents that differ in one word
+// cannot have the same sum.
+std::uint64_t add_word(std::uint64_t sum, std::uint64_t word) {
+  return std::rotl((sum ^ word) * 0x9E3779B97F4A7C15u, 29);
+}
+
+struct Content {
+  SealBlock head{};
+  std::uint64_t size = 0;
+  std::uint64_t checksum = 0;
+};
+
+// Fills the block from the stream; what the stream no longer has stays zero.
+std::size_t read_block(std::ifstream& file, char* block, std::size_t size) {
+  file.read(block, static_cast<std::streamsize>(size));
+  return static_cast<std::size_t>(file.gcount());
+}
+
+Content read_content(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error("{}: cannot be read", path.string());
+  Content content;
+  content.size = read_block(file, content.head.data(), kSealBytes);
+  std::vector<std::uint64_t> words(1 << 17);
+  while (file) {
+    words.assign(words.size(), 0);
+    const std::size_t count = read_block(file, reinterpret_cast<char*>(words.data()),
+                                         words.size() * sizeof(std::uint64_t));
+    for (std::size_t i = 0; i * sizeof(std::uint64_t) < count; ++i) {
+      content.checksum = add_word(content.checksum, words[i]);
+    }
+    content.size += count;
+  }
+  if (file.bad()) throw Error("{}: cannot be read to its end", path.string());
+  return content;
+}
+
+bool starts_with(const SealBlock& head, std::string_view magic) {
+  return std::string_view(head.data(), head.size()).starts_with(magic);
+}
+
+// The seal as it is written at the head of a file; the caller checks that it is written exactly so.
+Seal parse(const SealBlock& head) {
+  Seal seal;
+  unsigned long long size = 0, checksum = 0;
+  const std::string text(head.data(), ::strnlen(head.data(), head.size()));
+  if (std::sscanf(text.c_str() + kMagic.size(), "format_version %d\nfile_size %llu\nchecksum %llx",
+                  &seal.version, &size, &checksum) < 1) {
+    return {};
+  }
+  seal.file_size = size;
+  seal.checksum = checksum;
+  return seal;
+}
+
+[[noreturn]] void throw_foreign(const fs::path& path, const Content& content) {
+  if (content.size == 0) throw Error("{}: not a Mobius checkpoint: the file is empty", path.string());
+  const bool is_hdf5 = starts_with(content.head, kHdf5Magic);
+  throw Error("{}: not a Mobius checkpoint{}", path.string(),
+              is_hdf5 ? ", though it is an HDF5 file" : "");
+}
+
+}  // namespace
+
+void seal_checkpoint(const fs::path& path) {
+  const Content content = read_content(path);
+  const SealBlock block = to_block({kCheckpointVersion, content.size, content.checksum});
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.write(block.data(), block.size());
+  file.close();
+  if (!file) throw Error("{}: cannot be written", path.string());
+}
+
+void verify_seal(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) throw Error("{}: no such file", path.string());
+  if (fs::is_directory(path, ignored)) throw Error("{}: is a folder, not a checkpoint", path.string());
+  const Content content = read_content(path);
+  if (!starts_with(content.head, kMagic)) throw_foreign(path, content);
+  const Seal seal = parse(content.head);
+  if (seal.version > kCheckpointVersion) {
+    throw Error("{}: format version {} is newer than this program, which reads up to {}",
+                path.string(), seal.version, kCheckpointVersion);
+  }
+  if (content.size < seal.file_size) {
+    throw Error("{}: truncated: expected {} bytes, got {}", path.string(), seal.file_size,
+                content.size);
+  }
+  if (content.head != to_block(seal) || content.size != seal.file_size ||
+      content.checksum != seal.checksum) {
+    throw Error("{}: damaged: its content does not match its checksum", path.string());
+  }
+}
+
+}  // namespace mobius

@@ -1,0 +1,20 @@
+// The first 512 bytes of a checkpoint: text that says what the file is, how long it is, and what
+// its content adds up to. HDF5 leaves this space to its user and looks for its own start behind it.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+
+namespace mobius {
+
+inline constexpr std::size_t kSealBytes = 512;
+
+/// Reads a file whose first kSealBytes are still free and writes its seal there. Throws Error.
+void seal_checkpoint(const std::filesystem::path& path);
+
+/// Reads the whole file and compares it with its seal. Throws Error, in one line, where it cannot be
+/// read, is no checkpoint, is of a newer format version, is truncated, or is damaged: a change of
+/// any single 64-bit word is always found, others are missed with probability 2^-64.
+void verify_seal(const std::filesystem::path& path);
+
+}  // namespace mobius
