@@ -1,0 +1,163 @@
+"""Times one training step on multi-query associative recall in plain PyTorch and prints one JSON line.
+
+The model is the usual recall Transformer: pre-norm blocks with LayerNorm, learned positions, causal softmax attention,
+a GELU MLP of four times the width, biases, a head tied to the embedding, dropout after the embedding. A step is
+forward, cross-entropy, backward and AdamW. Run it through ../run.py, which sets the environment that is fair to PyTorch.
+
+    python3 mqar_step.py --head labelled --compile
+"""
+import argparse
+import json
+import math
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+IGNORED = -100  # the label of a position that asks nothing
+
+
+def mqar_batch(args, generator):
+    """Key-value pairs first, then each key once more; the value of that key is the only label there.
+
+    Returns inputs [batch, seq], labels [batch, seq], and the flat indices and labels of the positions that ask.
+    """
+    def distinct(low, high):
+        keys = torch.rand(args.batch, high - low, generator=generator)
+        return low + keys.topk(args.pairs, dim=1).indices
+
+    half = args.vocab // 2
+    inputs = torch.randint(0, args.vocab, (args.batch, args.seq_len), generator=generator)
+    labels = torch.full_like(inputs, IGNORED)
+    keys, values = distinct(1, half), distinct(half, args.vocab)
+    inputs[:, 0 : 2 * args.pairs : 2] = keys
+    inputs[:, 1 : 2 * args.pairs : 2] = values
+    slots = (args.seq_len - 2 * args.pairs) // 2
+    queries = 2 * args.pairs + 2 * torch.rand(args.batch, slots, generator=generator).topk(args.pairs, dim=1).indices
+    inputs.scatter_(1, queries, keys)
+    labels.scatter_(1, queries, values)
+    asked = (labels.flatten() != IGNORED).nonzero().squeeze(1)
+    return inputs, labels, asked, labels.flatten()[asked]
+
+
+class Attention(nn.Module):
+    def __init__(self, d_model, heads, explicit):
+        super().__init__()
+        self.heads, self.explicit = heads, explicit
+        self.qkv = nn.Linear(d_model, 3 * d_model)
+        self.proj = nn.Linear(d_model, d_model)
+
+    def forward(self, x):
+        batch, n, d_model = x.shape
+        q, k, v = (part.reshape(batch, n, self.heads, -1).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))
+        if self.explicit:
+            scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+            future = torch.ones(n, n, dtype=torch.bool).triu(1)
+            y = scores.masked_fill(future, -torch.inf).softmax(-1) @ v
+        else:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.proj(y.transpose(1, 2).reshape(batch, n, d_model))
+
+
+class Block(nn.Module):
+    def __init__(self, d_model, heads, explicit):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.attention = Attention(d_model, heads, explicit)
+        self.mlp = nn.Sequential(nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model))
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class Model(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        self.tokens = nn.Embedding(args.vocab, args.d_model)
+        self.positions = nn.Embedding(args.seq_len, args.d_model)
+        self.dropout = nn.Dropout(args.dropout)
+        explicit = args.attention == "explicit"
+        self.blocks = nn.Sequential(*(Block(args.d_model, args.heads, explicit) for _ in range(args.layers)))
+        self.norm = nn.LayerNorm(args.d_model)
+        for module in self.modules():
+            if isinstance(module, (nn.Linear, nn.Embedding)):
+                nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+        for block in self.blocks:
+            for layer in (block.attention.proj, block.mlp[2]):
+                nn.init.normal_(layer.weight, std=0.02 / math.sqrt(2 * args.layers))
+
+    def states(self, inputs):
+        x = self.tokens(inputs) + self.positions(torch.arange(inputs.shape[1]))
+        return self.norm(self.blocks(self.dropout(x))).flatten(0, 1)
+
+    def loss_of_all(self, inputs, labels):
+        """Logits of every position, as most training scripts compute them."""
+        logits = F.linear(self.states(inputs), self.tokens.weight)
+        return F.cross_entropy(logits, labels.flatten(), ignore_index=IGNORED)
+
+    def loss_of_labelled(self, inputs, asked, targets):
+        """Logits of the labelled positions only."""
+        return F.cross_entropy(F.linear(self.states(inputs)[asked], self.tokens.weight), targets)
+
+
+def peak_mb():
+    """Peak resident memory of this process in MiB."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM:")) / 1024
+
+
+def time_steps(step, args):
+    """Times of `steps` calls in ms, after the first `warmup` calls."""
+    times = []
+    for _ in range(args.warmup + args.steps):
+        begin = time.perf_counter()
+        step()
+        times.append((time.perf_counter() - begin) * 1e3)
+    return times[args.warmup :]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("vocab", 8192), ("d-model", 128), ("layers", 2), ("heads", 1), ("seq-len", 256),
+                          ("pairs", 16), ("batch", 64), ("warmup", 5), ("steps", 10), ("threads", 0)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--dropout", type=float, default=0.1, help="after the embedding")
+    parser.add_argument("--head", choices=("all", "labelled"), default="all", help="the positions that get logits")
+    parser.add_argument("--attention", choices=("sdpa", "explicit"), default="sdpa")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the forward pass and the loss")
+    args = parser.parse_args()
+
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
+    model = Model(args)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1, fused=True)
+    loss_of = model.loss_of_all if args.head == "all" else model.loss_of_labelled
+    if args.compile:
+        loss_of = torch.compile(loss_of)
+    batches = [mqar_batch(args, generator) for _ in range(4)]
+    losses = []
+
+    def step():
+        inputs, labels, asked, targets = batches[len(losses) % len(batches)]
+        optimizer.zero_grad()
+        loss = loss_of(inputs, labels) if args.head == "all" else loss_of(inputs, asked, targets)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+
+    times = time_steps(step, args)
+    name = f"PyTorch {'compiled' if args.compile else 'eager'}, {args.head} logits"
+    print(json.dumps({"name": name, "ms": statistics.median(times), "ms_min": min(times), "peak_mb": peak_mb(),
+                      "first_loss": losses[0], "last_loss": losses[-1], "version": torch.__version__,
+                      "parameters": sum(p.numel() for p in model.parameters())}))
+
+
+if __name__ == "__main__":
+    main()
