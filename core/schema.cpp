@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "core/error.h"
 #include "core/nearest.h"
@@ -35,6 +36,15 @@ bool is_empty(const OptionValue& value) {
         }
       },
       value);
+}
+
+void refuse_twins(const std::vector<const OptionEntry*>& entries) {
+  std::set<std::string_view> keys;
+  for (const OptionEntry* entry : entries) {
+    if (!keys.insert(key_of(*entry)).second) {
+      throw Error("schema: key '{}' is described twice", key_of(*entry));
+    }
+  }
 }
 
 }  // namespace
@@ -188,9 +198,9 @@ void Schema::check(std::string key, std::function<void()> run) {
 }
 
 OptionEntry& Schema::append(OptionEntry entry) {
-  const std::string& key = key_of(entry);
-  if (find(key) != nullptr) throw Error("schema: key '{}' is described twice", key);
-  return entries_.emplace_back(std::move(entry));
+  entries_.push_back(std::move(entry));
+  entries();  // refuses a key described twice
+  return entries_.back();
 }
 
 std::vector<const OptionEntry*> Schema::entries() const {
@@ -202,6 +212,7 @@ std::vector<const OptionEntry*> Schema::entries() const {
       entries.insert(entries.end(), active.begin(), active.end());
     }
   }
+  refuse_twins(entries);
   return entries;
 }
 

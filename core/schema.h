@@ -272,7 +272,8 @@ class Schema {
   const std::deque<OptionEntry>& described() const { return entries_; }
   const std::vector<Check>& checks() const { return checks_; }
 
-  // The same, with the entries of each variant's current kind after the variant.
+  // The same, with the entries of each variant's current kind after the variant. An Error where two
+  // have the same key.
   std::vector<const OptionEntry*> entries() const;
   const OptionEntry* find(std::string_view key) const;  // null where there is none
 
