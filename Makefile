@@ -14,7 +14,8 @@ deps: ## install the Debian packages that are missing
 build: deps ## build/mobius, its tests and benchmarks
 	@scripts/build.sh $(preset) $(jobs)
 
-demo: build ## train softmax and conformal attention on associative recall and compare them
+demo: deps ## train softmax and conformal attention on associative recall and compare them
+	@scripts/build.sh $(preset) $(jobs) mobius
 	build/mobius compare configs/recall/demo.yaml
 
 test: build ## all tests

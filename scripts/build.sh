@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Configures (quietly, where nothing is wrong) and builds one preset: scripts/build.sh PRESET [JOBS]
+# Configures (quietly, where nothing is wrong) and builds one preset: scripts/build.sh PRESET JOBS [TARGET...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-preset=$1 jobs=${2:-$(nproc)}
+preset=$1 jobs=$2
+shift 2
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -10,4 +11,4 @@ if ! cmake --preset "$preset" >"$log" 2>&1; then
   cat "$log" >&2
   exit 1
 fi
-cmake --build --preset "$preset" --parallel "$jobs"
+cmake --build --preset "$preset" --parallel "$jobs" ${1:+--target "$@"}
