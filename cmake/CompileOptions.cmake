@@ -12,6 +12,7 @@ endif()
 # One binary serves every x86-64-v3 machine. Highway adds AVX-512 kernels beside the AVX2 ones and chooses at start;
 # it takes v3 as "AVX2 is certain" only when told not to ask for AES too, and then drops all lesser targets.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(MOBIUS_X86_64 ON)
   target_compile_options(mobius_options INTERFACE -march=x86-64-v3)
   target_compile_definitions(mobius_options INTERFACE HWY_DISABLE_PCLMUL_AES)
 endif()

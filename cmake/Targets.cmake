@@ -13,18 +13,27 @@ function(mobius_library name)
   endif()
 endfunction()
 
-# mobius_tests(NAME LABEL <label> SOURCES <files> LINK <targets> DEFINITIONS <definitions>)
-# One GoogleTest binary in tests/ of the build folder; nothing where there are no sources.
+# mobius_tests(NAME LABEL <label> SOURCES <files> LINK <targets> DEFINITIONS <definitions> [EACH_ISA])
+# One GoogleTest binary in tests/ of the build folder; nothing where there are no sources. With EACH_ISA its tests run
+# twice on x86: with the best kernels of the processor, and, as avx2/..., with those that every supported one has.
 function(mobius_tests name)
-  cmake_parse_arguments(arg "" "LABEL" "SOURCES;LINK;DEFINITIONS" ${ARGN})
+  cmake_parse_arguments(arg "EACH_ISA" "LABEL" "SOURCES;LINK;DEFINITIONS" ${ARGN})
   if(NOT arg_SOURCES)
     return()
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE mobius_options ${arg_LINK} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE MOBIUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${arg_DEFINITIONS})
+
   # Sleeping OpenMP threads: tests run side by side, and spinning ones would take each other's cores.
+  set(environment OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive)
   gtest_discover_tests(${name}
     DISCOVERY_MODE PRE_TEST
-    PROPERTIES LABELS ${arg_LABEL} TIMEOUT 600 ENVIRONMENT "OMP_NUM_THREADS=2;OMP_WAIT_POLICY=passive")
+    PROPERTIES LABELS ${arg_LABEL} TIMEOUT 600 ENVIRONMENT "${environment}")
+  if(arg_EACH_ISA AND MOBIUS_X86_64)
+    gtest_discover_tests(${name}
+      TEST_PREFIX avx2/
+      DISCOVERY_MODE PRE_TEST
+      PROPERTIES LABELS ${arg_LABEL} TIMEOUT 600 ENVIRONMENT "${environment};MOBIUS_ISA=avx2")
+  endif()
 endfunction()
