@@ -1,0 +1,16 @@
+// The instruction set that the CPU kernels use: the best one that the processor has, or the one
+// that the environment variable MOBIUS_ISA names (avx2 or avx512), for tests of each.
+#pragma once
+
+#include <string>
+
+namespace mobius {
+
+/// Makes Highway and oneDNN use one instruction set; to be called once, before either has run.
+/// Throws Error on an unknown value of MOBIUS_ISA, or on one that the processor lacks.
+void choose_isa();
+
+/// The set in use, as Highway names it: "AVX2", "AVX3" (AVX-512).
+std::string isa_name();
+
+}  // namespace mobius

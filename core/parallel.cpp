@@ -1,0 +1,76 @@
+#include "core/parallel.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+
+#include "core/error.h"
+
+namespace mobius {
+namespace {
+
+// OpenMP keeps its own count per host thread; the background loader must see the same one.
+std::atomic<int>& thread_count() {
+  static std::atomic<int> count{omp_get_max_threads()};
+  return count;
+}
+
+// Keeps what the chunk with the smallest index threw, so that the error reported does not depend on
+// the schedule.
+class FirstException {
+ public:
+  void capture(std::int64_t chunk) {
+    const std::lock_guard lock(mutex_);
+    if (exception_ && chunk > chunk_) return;
+    exception_ = std::current_exception();
+    chunk_ = chunk;
+  }
+  void rethrow() const {
+    if (exception_) std::rethrow_exception(exception_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr exception_;
+  std::int64_t chunk_ = 0;
+};
+
+}  // namespace
+
+int num_threads() { return thread_count(); }
+
+void set_num_threads(int n) {
+  if (n < 1) throw Error("set_num_threads: expected at least 1, got {}", n);
+  thread_count() = n;
+}
+
+namespace detail {
+
+void parallel_chunks(std::int64_t n, std::int64_t grain, ChunkFn fn, void* context) {
+  grain = std::max<std::int64_t>(grain, 1);
+  const std::int64_t chunks = n / grain + (n % grain != 0);
+  const auto run = [&](std::int64_t chunk) {
+    fn(context, chunk * grain, std::min(n, chunk * grain + grain));
+  };
+  const int threads = static_cast<int>(std::min<std::int64_t>(num_threads(), chunks));
+  if (threads <= 1 || omp_in_parallel()) {
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) run(chunk);
+    return;
+  }
+  FirstException failure;
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    try {
+      run(chunk);
+    } catch (...) {
+      failure.capture(chunk);
+    }
+  }
+  failure.rethrow();
+}
+
+}  // namespace detail
+}  // namespace mobius
