@@ -1,0 +1,140 @@
+// Copies between strided views with conversion, fills. Rows that are dense on both sides move as
+// they lie; a view with its dense dimension elsewhere (a transpose) is copied tile by tile, so that
+// every cache line fetched is used whole. The compiler vectorises the conversions.
+//
+// Buffers: source and out must not overlap, unless both are the same dense view.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/cpu/cpu_backend.h"
+#include "core/cpu/grain.h"
+#include "core/cpu/strided.h"
+#include "core/parallel.h"
+
+namespace mobius {
+namespace {
+
+template <class To, class From>
+To convert(From value) {
+  if constexpr (std::is_same_v<To, From>)
+    return value;
+  else if constexpr (std::is_same_v<From, BFloat16>)
+    return static_cast<To>(static_cast<float>(value));
+  else if constexpr (std::is_same_v<To, BFloat16>)
+    return BFloat16(static_cast<float>(value));
+  else
+    return static_cast<To>(value);
+}
+
+// A run of n elements, `from_step` and `to_step` apart.
+template <class From, class To>
+void copy_row(const From* from, std::int64_t from_step, To* to, std::int64_t to_step,
+              std::int64_t n) {
+  if (from_step == 1 && to_step == 1) {
+    if constexpr (std::is_same_v<From, To>)
+      std::memmove(to, from, static_cast<std::size_t>(n) * sizeof(To));
+    else
+      for (std::int64_t i = 0; i < n; ++i) to[i] = convert<To>(from[i]);
+  } else if (from_step == 0 && to_step == 1) {
+    std::fill_n(to, n, convert<To>(*from));
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) to[i * to_step] = convert<To>(from[i * from_step]);
+  }
+}
+
+using Dims = std::vector<StridedDim<2>>;  // of (source, out)
+
+template <class From, class To>
+void copy_rows(const Dims& dims, const From* from, To* to) {
+  const StridedWalk<2> walk(dims);
+  parallel_for(walk.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+    walk.for_pieces(begin, end, [&](const auto& offsets, std::int64_t n) {
+      copy_row(from + offsets[0], walk.step()[0], to + offsets[1], walk.step()[1], n);
+    });
+  });
+}
+
+constexpr std::int64_t tile = 32;
+
+// `dense` is the dimension along which the source is dense; the last of `dims` is out's.
+template <class From, class To>
+void copy_tiles(Dims dims, std::size_t dense, const From* from, To* to) {
+  const StridedDim<2> columns = dims.back(), rows = dims[dense];
+  dims.pop_back();
+  dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(dense));
+  dims.push_back({1, {}});  // each row of the walk is one matrix
+  const StridedWalk<2> matrices(dims);
+  const std::int64_t strips = (rows.size + tile - 1) / tile;
+  parallel_for(matrices.numel() * strips, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t task = begin; task < end; ++task) {
+      const auto offsets = matrices.row_offsets(task / strips);
+      const std::int64_t first = task % strips * tile, last = std::min(rows.size, first + tile);
+      for (std::int64_t j = 0; j < columns.size; j += tile) {
+        const std::int64_t n = std::min(tile, columns.size - j);
+        for (std::int64_t i = first; i < last; ++i)
+          copy_row(from + offsets[0] + i * rows.strides[0] + j * columns.strides[0],
+                   columns.strides[0], to + offsets[1] + i * rows.strides[1] + j * columns.strides[1],
+                   columns.strides[1], n);
+      }
+    }
+  });
+}
+
+template <class From, class To>
+void copy_views(const Dims& dims, const From* from, To* to) {
+  const auto is_dense = [](const StridedDim<2>& dim) { return dim.strides[0] == 1; };
+  const auto dense = std::find_if(dims.begin(), dims.end(), is_dense);
+  if (dense == dims.end() || dense == dims.end() - 1) return copy_rows(dims, from, to);
+  copy_tiles(dims, static_cast<std::size_t>(dense - dims.begin()), from, to);
+}
+
+}  // namespace
+
+void CpuBackend::copy(const Tensor& source, const Tensor& out) {
+  if (out.numel() == 0) return;
+  const Dims dims = collapse<2>(out.shape(), {&source.strides(), &out.strides()});
+  dispatch_any(source.dtype(), [&](auto from) {
+    using From = typename decltype(from)::type;
+    dispatch_any(out.dtype(), [&](auto to) {
+      using To = typename decltype(to)::type;
+      copy_views(dims, source.data<From>(), out.data<To>());
+    });
+  });
+}
+
+void CpuBackend::copy_to_host(const Tensor& source, void* host) {
+  if (source.bytes() != 0) std::memcpy(host, source.raw(), source.bytes());
+}
+
+void CpuBackend::copy_from_host(const void* host, const Tensor& out) {
+  if (out.bytes() != 0) std::memcpy(out.raw(), host, out.bytes());
+}
+
+void CpuBackend::fill(const Tensor& out, double value) {
+  const StridedWalk<1> walk(out.shape(), {&out.strides()});
+  dispatch_any(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* data = out.data<T>();
+    parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      walk.for_pieces(begin, end, [&](const auto& offsets, std::int64_t n) {
+        T* row = data + offsets[0];
+        const std::int64_t step = walk.step()[0];
+        if (step == 1)
+          std::fill_n(row, n, convert<T>(value));
+        else
+          for (std::int64_t i = 0; i < n; ++i) row[i * step] = convert<T>(value);
+      });
+    });
+  });
+}
+
+void CpuBackend::arange(const Tensor& out) {
+  dispatch_any(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* data = out.data<T>();
+    for (std::int64_t i = 0; i < out.numel(); ++i) data[i] = convert<T>(i);
+  });
+}
+
+}  // namespace mobius
