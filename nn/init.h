@@ -9,16 +9,19 @@
 
 namespace mobius {
 
-/// Makes initial values from a seed. Every parameter draws from a stream of its own, so adding one
-/// does not change the others; matrices are N(0, std) or orthogonal, by `orthogonal`.
+/// Makes initial values from a seed. Every parameter draws from a stream of its own, named by its
+/// path, so adding one does not change the others. Matrices are N(0, std^2), or orthogonal.
 class Initializer {
  public:
   Initializer(std::uint64_t seed, double std, bool orthogonal, DType dtype, Device device);
 
-  /// For the parameters of a named part: "blocks.0", then "attention", ...
+  /// For the parameters of a named part: "blocks", then "0", then "attention", ...
   Initializer at(const std::string& part) const;
+  /// The dotted path of this part: "blocks.0.attention"; empty for the whole model.
+  const std::string& path() const { return path_; }
 
-  /// A matrix [rows, cols] for the parameter `name`, times `gain`.
+  /// A matrix [rows, cols] for the parameter `name`. `gain` is a factor on the standard deviation;
+  /// an orthogonal matrix has no scale to choose and takes none.
   Tensor matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
                 double gain = 1) const;
   Tensor zeros(Shape shape) const;
@@ -32,5 +35,10 @@ class Initializer {
   Device device_;
   std::string path_;
 };
+
+/// A matrix [rows, cols] with orthonormal rows or columns, whichever are fewer, uniformly
+/// distributed: the orthogonal factor of a Gaussian matrix.
+Tensor random_orthogonal(std::int64_t rows, std::int64_t cols, RngKey key, DType dtype,
+                         Device device = {});
 
 }  // namespace mobius

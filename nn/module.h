@@ -9,6 +9,7 @@
 
 #include "autograd/variable.h"
 #include "core/rng.h"
+#include "nn/init.h"
 
 namespace mobius {
 
@@ -59,6 +60,12 @@ class Module {
   std::shared_ptr<M> register_module(std::string name, std::shared_ptr<M> module) {
     add_child(std::move(name), module);
     return module;
+  }
+  /// Makes the child M(init.at(name), args...), so that its path and the names of its initial
+  /// values' streams agree, and registers it.
+  template <class M, class... Args>
+  std::shared_ptr<M> make_child(const std::string& name, const Initializer& init, Args&&... args) {
+    return register_module(name, std::make_shared<M>(init.at(name), std::forward<Args>(args)...));
   }
 
  private:

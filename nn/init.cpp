@@ -1,0 +1,78 @@
+#include "nn/init.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "core/ops.h"
+#include "core/parallel.h"
+
+namespace mobius {
+
+namespace {
+
+double dot(std::span<const double> a, std::span<const double> b) {
+  return std::transform_reduce(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+// Rows of a matrix [n, length], n <= length, made orthonormal by modified Gram-Schmidt.
+void orthonormalize(std::vector<double>& matrix, std::size_t n, std::size_t length) {
+  const auto row = [&](std::size_t i) { return std::span(matrix).subspan(i * length, length); };
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::span<double> pivot = row(i);
+    const double inverse_norm = 1 / std::sqrt(dot(pivot, pivot));
+    for (double& value : pivot) value *= inverse_norm;
+    const auto project = [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t j = begin; j < end; ++j) {
+        const std::span<double> other = row(i + 1 + static_cast<std::size_t>(j));
+        const double overlap = dot(pivot, other);
+        for (std::size_t t = 0; t < length; ++t) other[t] -= overlap * pivot[t];
+      }
+    };
+    parallel_for(static_cast<std::int64_t>(n - i - 1), 16, project);
+  }
+}
+
+}  // namespace
+
+Tensor random_orthogonal(std::int64_t rows, std::int64_t cols, RngKey key, DType dtype,
+                         Device device) {
+  const std::int64_t n = std::min(rows, cols), length = std::max(rows, cols);
+  std::vector<double> matrix(static_cast<std::size_t>(n * length));
+  Rng rng(key);
+  for (double& value : matrix) value = rng.normal();
+  // A second pass removes what rounding left in the first.
+  for (int pass = 0; pass < 2; ++pass)
+    orthonormalize(matrix, static_cast<std::size_t>(n), static_cast<std::size_t>(length));
+  const Tensor orthonormal_rows = Tensor::from(matrix, {n, length}, device).to(dtype);
+  return rows <= cols ? orthonormal_rows : orthonormal_rows.transpose(0, 1).contiguous();
+}
+
+Initializer::Initializer(std::uint64_t seed, double std, bool orthogonal, DType dtype,
+                         Device device)
+    : seed_(seed), std_(std), orthogonal_(orthogonal), dtype_(dtype), device_(device) {}
+
+Initializer Initializer::at(const std::string& part) const {
+  Initializer below = *this;
+  below.path_ = path_.empty() ? part : path_ + "." + part;
+  return below;
+}
+
+Tensor Initializer::matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
+                           double gain) const {
+  const RngKey key{seed_, stream_id("init:" + at(name).path_)};
+  if (orthogonal_) return random_orthogonal(rows, cols, key, dtype_, device_);
+  return random_normal({rows, cols}, 0, std_ * gain, key, dtype_, device_);
+}
+
+Tensor Initializer::zeros(Shape shape) const {
+  return Tensor::zeros(std::move(shape), dtype_, device_);
+}
+
+Tensor Initializer::full(Shape shape, double value) const {
+  return Tensor::full(std::move(shape), value, dtype_, device_);
+}
+
+}  // namespace mobius

@@ -1,0 +1,15 @@
+#include "nn/linear.h"
+
+namespace mobius {
+
+Linear::Linear(const Initializer& init, std::int64_t in, std::int64_t out, bool bias, double gain)
+    : weight_(register_parameter("weight", init.matrix("weight", out, in, gain))) {
+  if (bias) bias_ = register_parameter("bias", init.zeros({out}));
+}
+
+Linear::Linear(const Variable& tied_weight) : weight_(share_parameter("weight", tied_weight)) {}
+
+Embedding::Embedding(const Initializer& init, std::int64_t n, std::int64_t d)
+    : weight_(register_parameter("weight", init.matrix("weight", n, d))) {}
+
+}  // namespace mobius

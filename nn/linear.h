@@ -1,0 +1,46 @@
+// Affine maps and embedding tables.
+#pragma once
+
+#include "autograd/ops.h"
+#include "nn/init.h"
+#include "nn/module.h"
+
+namespace mobius {
+
+/// y = x weight^T + bias over the last dimension: weight [out, in], bias [out], which starts at 0.
+class Linear : public Module {
+ public:
+  /// `gain` is a factor on the standard deviation of the initial weight.
+  Linear(const Initializer& init, std::int64_t in, std::int64_t out, bool bias, double gain = 1);
+  /// Without bias, over another module's matrix: both change together, and it is saved once.
+  explicit Linear(const Variable& tied_weight);
+
+  /// x[..., in] -> [..., out].
+  Variable forward(const Variable& x) const { return linear(x, weight_, bias_); }
+  /// activation(forward(x)), in one pass.
+  Variable forward(const Variable& x, Activation activation) const {
+    return linear_activation(x, weight_, bias_, activation);
+  }
+  const Variable& weight() const { return weight_; }
+
+ private:
+  Variable weight_;
+  Variable bias_;  // undefined without bias
+};
+
+/// A table weight [n, d], read by row.
+class Embedding : public Module {
+ public:
+  Embedding(const Initializer& init, std::int64_t n, std::int64_t d);
+
+  /// index (i32 or i64) of any shape -> [index..., d]. Throws Error on an index outside [0, n).
+  Variable forward(const Tensor& index) const { return gather_rows(weight_, index); }
+  /// Rows [0, n): those of the first n positions.
+  Variable first(std::int64_t n) const { return slice(weight_, 0, 0, n); }
+  const Variable& weight() const { return weight_; }
+
+ private:
+  Variable weight_;
+};
+
+}  // namespace mobius
