@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "core/backend.h"
 #include "core/registry.h"
 #include "core/schema.h"
 #include "nn/init.h"
@@ -30,7 +31,7 @@ struct AttentionContext {
   bool rope;  // rotary positions on q and k
   double rope_base;
   Initializer init;
-  double output_scale;  // factor on the initial output projection
+  double output_scale;  // factor on the std of the initial output projection
 };
 
 /// The options of one variant: its configuration keys, and how to build it. A new variant derives
@@ -43,6 +44,7 @@ class AttentionOptions {
   virtual std::shared_ptr<Attention> build(const AttentionContext& context) const = 0;
 };
 
+/// softmax, conformal.
 Registry<AttentionOptions> builtin_attentions();
 
 }  // namespace mobius

@@ -1,0 +1,75 @@
+#include "nn/attention/jspace.h"
+
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+
+namespace mobius {
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// x / max(|x|, eps) over the last dimension; eps keeps a zero vector zero.
+Variable direction(const Variable& x, const Variable& length) {
+  return x / clamp(length, 1e-12, infinity);
+}
+
+}  // namespace
+
+ConformalKernel conformal_kernel(ConformalWeight weight, std::int64_t d, std::optional<double> s,
+                                 std::optional<double> gamma) {
+  if (d < 2) throw ConfigError("conformal: expected a head dimension of at least 2, got {}", d);
+  if (weight != ConformalWeight::custom && (s || gamma))
+    throw ConfigError("conformal: s and gamma belong to weight custom alone");
+  const double dim = static_cast<double>(d);
+  switch (weight) {
+    case ConformalWeight::newton:
+      // In the plane Newton's potential is a logarithm; the Poisson kernel takes its place.
+      return d == 2 ? ConformalKernel{weight, d, 1, 1}
+                    : ConformalKernel{weight, d, (dim - 2) / 2, 0};
+    case ConformalWeight::poisson:
+      return {weight, d, dim / 2, 1};
+    case ConformalWeight::jacobian:
+      return {weight, d, dim - 1, dim - 1};
+    case ConformalWeight::custom:
+      break;
+  }
+  if (!s || !(*s > 0)) throw ConfigError("conformal: weight custom needs s > 0");
+  return {weight, d, *s, gamma.value_or(0)};
+}
+
+// With x = beta / s and h = sqrt(1 + x^2): r = x / (h + 1) and 1 - r = (1 + 1/(h + x)) / (h + 1).
+// Sums of positive terms alone, so neither loses digits at either end.
+Radius beta_to_radius(const Variable& beta, double s) {
+  const Variable x = scale(beta, 1 / s);
+  const Variable h = sqrt(affine(square(x), 1, 1));
+  const Variable h_plus_one = affine(h, 1, 1);
+  return {.r = x / h_plus_one, .one_minus_r = affine(reciprocal(h + x), 1, 1) / h_plus_one};
+}
+
+double radius_to_beta(double r, double s) { return 2 * s * r / ((1 - r) * (1 + r)); }
+
+BallPoints embed_in_ball(const Variable& q, const Variable& k, const Variable& alpha, double s) {
+  const Variable length = norm(q);  // [B, H, n_q, 1]
+  const Variable beta = scale(alpha * length, 1 / std::sqrt(static_cast<double>(q.size(-1))));
+  return {.radius = beta_to_radius(clamp(beta, -infinity, radius_to_beta(largest_radius, s)), s),
+          .qhat = direction(q, length),
+          .zeta = direction(k, norm(k))};
+}
+
+Variable log_normalizer(const Variable& r, const ConformalKernel& kernel) {
+  const auto [weight, d, s, gamma] = kernel;
+  const Variable r_squared = square(r);
+  const Variable peak = scale(log1p(neg(r)), 2 * s);
+  if (weight != ConformalWeight::custom) return peak - scale(log1p(neg(r_squared)), gamma);
+  const double half = static_cast<double>(d) / 2;
+  return peak + log_hyp2f1(s, s - half + 1, half, r_squared);
+}
+
+double resolution_limit(double delta, double n, double s) {
+  return -std::expm1(std::log(delta / n) / (2 * s));
+}
+
+}  // namespace mobius
