@@ -1,0 +1,50 @@
+#include "nn/block.h"
+
+#include <string>
+
+namespace mobius {
+
+Block::Block(const Initializer& init, const ModelOptions& model, const AttentionOptions& attention)
+    : attention_dropout_(model.dropout, init.at("attention_dropout").path()),
+      mlp_dropout_(model.dropout, init.at("mlp_dropout").path()) {
+  const std::int64_t d = model.d_model;
+  attention_norm_ =
+      register_module("attention_norm", make_norm(model.norm, init.at("attention_norm"), d));
+  attention_ = register_module("attention", attention.build({
+                                                .d_model = d,
+                                                .n_heads = model.n_heads,
+                                                .bias = model.bias,
+                                                .rope = model.positions == Positions::rope,
+                                                .rope_base = model.rope_base,
+                                                .init = init.at("attention"),
+                                                .output_scale = model.residual_gain(),
+                                            }));
+  mlp_norm_ = register_module("mlp_norm", make_norm(model.norm, init.at("mlp_norm"), d));
+  mlp_ = register_module("mlp", make_mlp(model.mlp, init.at("mlp"),
+                                         {.d_model = d,
+                                          .d_ff = model.hidden_width(),
+                                          .bias = model.bias,
+                                          .output_scale = model.residual_gain()}));
+}
+
+Variable Block::forward(Variable h, const AttentionMask& mask,
+                        const ForwardContext& context) const {
+  h = h + attention_dropout_.forward(
+              attention_->forward(attention_norm_->forward(h), mask, context), context);
+  h = h + mlp_dropout_.forward(mlp_->forward(mlp_norm_->forward(h)), context);
+  return h;
+}
+
+BlockStack::BlockStack(const Initializer& init, const ModelOptions& model,
+                       const AttentionOptions& attention) {
+  for (std::int64_t layer = 0; layer < model.n_layers; ++layer)
+    blocks_.push_back(make_child<Block>(std::to_string(layer), init, model, attention));
+}
+
+Variable BlockStack::forward(Variable h, const AttentionMask& mask,
+                             const ForwardContext& context) const {
+  for (const std::shared_ptr<Block>& block : blocks_) h = block->forward(h, mask, context);
+  return h;
+}
+
+}  // namespace mobius

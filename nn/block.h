@@ -1,0 +1,43 @@
+// The pre-norm Transformer block.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nn/attention/attention.h"
+#include "nn/dropout.h"
+#include "nn/model_options.h"
+
+namespace mobius {
+
+/// h += dropout(attention(norm(h)));  h += dropout(mlp(norm(h))).
+class Block : public Module {
+ public:
+  Block(const Initializer& init, const ModelOptions& model, const AttentionOptions& attention);
+
+  /// h[B, N, d_model] -> [B, N, d_model].
+  Variable forward(Variable h, const AttentionMask& mask, const ForwardContext& context) const;
+
+  const std::shared_ptr<Attention>& attention() const { return attention_; }
+
+ private:
+  std::shared_ptr<Norm> attention_norm_, mlp_norm_;
+  std::shared_ptr<Attention> attention_;
+  std::shared_ptr<Mlp> mlp_;
+  Dropout attention_dropout_, mlp_dropout_;
+};
+
+/// Blocks one after the other; their names are 0, 1, ...
+class BlockStack : public Module {
+ public:
+  BlockStack(const Initializer& init, const ModelOptions& model, const AttentionOptions& attention);
+
+  Variable forward(Variable h, const AttentionMask& mask, const ForwardContext& context) const;
+
+  const std::vector<std::shared_ptr<Block>>& blocks() const { return blocks_; }
+
+ private:
+  std::vector<std::shared_ptr<Block>> blocks_;
+};
+
+}  // namespace mobius

@@ -1,0 +1,64 @@
+#include "nn/language_model.h"
+
+namespace mobius {
+
+LanguageModel::LanguageModel(const ModelOptions& model, const AttentionOptions& attention,
+                             std::int64_t vocab_size, std::int64_t max_seq_len,
+                             std::uint64_t init_seed, DType dtype, Device device)
+    : vocab_size_(vocab_size),
+      max_seq_len_(max_seq_len),
+      dropout_(model.dropout, "embedding_dropout") {
+  model.validate();
+  if (vocab_size < 1 || max_seq_len < 1)
+    throw ConfigError("language model: expected a vocabulary and a length, got sizes {} and {}",
+                      vocab_size, max_seq_len);
+  const Initializer init(init_seed, model.init_std, model.init == InitKind::orthogonal, dtype,
+                         device);
+  embedding_ = make_child<Embedding>("embedding", init, vocab_size, model.d_model);
+  if (model.positions == Positions::learned)
+    positions_ = make_child<Embedding>("positions", init, max_seq_len, model.d_model);
+  blocks_ = make_child<BlockStack>("blocks", init, model, attention);
+  final_norm_ = register_module("final_norm",
+                                make_norm(model.final_norm, init.at("final_norm"), model.d_model));
+  head_ = model.tied_head
+              ? register_module("head", std::make_shared<Linear>(embedding_->weight()))
+              : make_child<Linear>("head", init, model.d_model, vocab_size, /*bias=*/false);
+}
+
+Variable LanguageModel::embed(const Tensor& tokens) const {
+  if (tokens.ndim() != 2)
+    throw ShapeError("language model: expected tokens [batch, positions], got {}",
+                     to_string(tokens.shape()));
+  const Variable embedded = embedding_->forward(tokens);
+  if (!positions_) return embedded;
+  if (tokens.size(1) > max_seq_len_)
+    throw ShapeError("language model: {} tokens a sequence, but positions are learned up to {}",
+                     tokens.size(1), max_seq_len_);
+  return embedded + positions_->first(tokens.size(1));
+}
+
+Variable LanguageModel::hidden(const Tensor& tokens, const ForwardContext& context) const {
+  const Variable h = dropout_.forward(embed(tokens), context);
+  return final_norm_->forward(blocks_->forward(h, {.causal = true, .mask = {}}, context));
+}
+
+Variable LanguageModel::logits(const Tensor& tokens, const ForwardContext& context) const {
+  return head_->forward(hidden(tokens, context));
+}
+
+LossResult LanguageModel::loss(const Tensor& tokens, const Tensor& labels,
+                               const ForwardContext& context, double normalizer) const {
+  if (labels.shape() != tokens.shape())
+    throw ShapeError("language model: tokens {} and labels {} differ in shape",
+                     to_string(tokens.shape()), to_string(labels.shape()));
+  return linear_cross_entropy(hidden(tokens, context), head_->weight(), labels, normalizer);
+}
+
+std::vector<std::shared_ptr<Attention>> LanguageModel::attentions() const {
+  std::vector<std::shared_ptr<Attention>> attentions;
+  for (const std::shared_ptr<Block>& block : blocks_->blocks())
+    attentions.push_back(block->attention());
+  return attentions;
+}
+
+}  // namespace mobius

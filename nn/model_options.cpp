@@ -1,0 +1,79 @@
+#include "nn/model_options.h"
+
+#include <cmath>
+
+#include "core/error.h"
+
+namespace mobius {
+
+namespace {
+
+void require_heads_fit(const ModelOptions& model) {
+  if (model.n_heads < 1 || model.d_model % model.n_heads != 0)
+    throw ConfigError("n_heads: expected a divisor of d_model = {}, got {}", model.d_model,
+                      model.n_heads);
+}
+
+void require_pairs_for_rope(const ModelOptions& model) {
+  const std::int64_t head_dim = model.d_model / model.n_heads;
+  if (model.positions == Positions::rope && head_dim % 2 != 0)
+    throw ConfigError(
+        "positions: rope rotates pairs, so d_model / n_heads must be even, got {} / {} = {}",
+        model.d_model, model.n_heads, head_dim);
+}
+
+}  // namespace
+
+void ModelOptions::describe(Schema& schema) {
+  schema.field("d_model", d_model, "width of the residual stream").positive();
+  schema.field("n_layers", n_layers, "number of blocks").positive();
+  schema.field("n_heads", n_heads, "attention heads; divides d_model").positive();
+  schema
+      .field("d_ff", d_ff,
+             "hidden width of the MLP; 0: 4 d_model for gelu, 8/3 d_model rounded up to a multiple "
+             "of 8 for swiglu")
+      .non_negative();
+  schema.choice("mlp", mlp, {{"gelu", MlpKind::gelu}, {"swiglu", MlpKind::swiglu}},
+                "MLP of a block");
+  const std::vector<std::pair<std::string, NormKind>> norms = {{"layer_norm", NormKind::layer_norm},
+                                                               {"rms_norm", NormKind::rms_norm}};
+  schema.choice("norm", norm, norms, "normalisation inside the blocks");
+  schema.choice("final_norm", final_norm, norms, "normalisation before the head");
+  schema.choice(
+      "positions", positions,
+      {{"learned", Positions::learned}, {"rope", Positions::rope}, {"none", Positions::none}},
+      "how positions are told: a learned table, rotary q and k, or not at all");
+  schema.field("rope_base", rope_base, "base of the rotary frequencies").positive();
+  schema.field("bias", bias, "whether the linear layers of the blocks have a bias");
+  schema.field("tied_head", tied_head, "whether the head is the embedding table");
+  schema.field("dropout", dropout, "dropout after the embedding, attention and MLP")
+      .non_negative()
+      .below(1);
+  schema.choice("init", init, {{"normal", InitKind::normal}, {"orthogonal", InitKind::orthogonal}},
+                "initial matrices: N(0, init_std^2) or orthogonal");
+  schema.field("init_std", init_std, "standard deviation of normal initial matrices").positive();
+
+  schema.check("n_heads", [this] { require_heads_fit(*this); });
+  schema.check("positions", [this] { require_pairs_for_rope(*this); });
+}
+
+void ModelOptions::validate() const {
+  if (d_model < 1) throw ConfigError("d_model: expected a positive number, got {}", d_model);
+  if (n_layers < 1) throw ConfigError("n_layers: expected a positive number, got {}", n_layers);
+  if (d_ff < 0) throw ConfigError("d_ff: expected 0 or a positive number, got {}", d_ff);
+  require_heads_fit(*this);
+  require_pairs_for_rope(*this);
+}
+
+std::int64_t ModelOptions::hidden_width() const {
+  if (d_ff > 0) return d_ff;
+  if (mlp == MlpKind::gelu) return 4 * d_model;
+  const std::int64_t multiple = 8;
+  return (8 * d_model + 3 * multiple - 1) / (3 * multiple) * multiple;
+}
+
+double ModelOptions::residual_gain() const {
+  return 1 / std::sqrt(2 * static_cast<double>(n_layers));
+}
+
+}  // namespace mobius

@@ -1,0 +1,44 @@
+// Sizes and choices of a LanguageModel.
+#pragma once
+
+#include <cstdint>
+
+#include "core/schema.h"
+#include "nn/mlp.h"
+#include "nn/norm.h"
+
+namespace mobius {
+
+enum class Positions { learned, rope, none };
+enum class InitKind { normal, orthogonal };
+
+/// The section `model` of a configuration.
+struct ModelOptions {
+  std::int64_t d_model = 64;
+  std::int64_t n_layers = 2;
+  std::int64_t n_heads = 2;
+  std::int64_t d_ff = 0;  // 0: see hidden_width()
+  MlpKind mlp = MlpKind::gelu;
+  NormKind norm = NormKind::layer_norm;  // inside the blocks
+  NormKind final_norm = NormKind::layer_norm;
+  Positions positions = Positions::learned;
+  double rope_base = 10000;
+  bool bias = true;  // of the linear layers in the blocks; the head has none
+  bool tied_head = true;
+  double dropout = 0;  // after the embedding, and after attention and MLP
+  InitKind init = InitKind::normal;
+  double init_std = 0.02;
+
+  void describe(Schema& schema);
+  /// Throws ConfigError on an impossible combination, whether or not it came through a schema.
+  void validate() const;
+
+  /// Hidden width of the MLPs: d_ff, or where that is 0, 4 d_model for gelu and 8/3 d_model rounded
+  /// up to a multiple of 8 for swiglu (its three matrices then weigh as much as gelu's two).
+  std::int64_t hidden_width() const;
+  /// 1 / sqrt(2 n_layers): factor on the initial values of the layers that write to the residual
+  /// stream, so that its variance does not grow with depth (GPT-2).
+  double residual_gain() const;
+};
+
+}  // namespace mobius
