@@ -6,6 +6,21 @@
 #include <numeric>
 
 namespace mobius {
+namespace {
+
+// The first known name of which `name` is a part, or the other way round; very short ones are parts
+// of everything and mean nothing.
+std::string containing_name(std::string_view name, const std::vector<std::string>& known) {
+  const auto lies_in = [](std::string_view part, std::string_view whole) {
+    return part.size() >= 3 && whole.find(part) != std::string_view::npos;
+  };
+  for (const std::string& candidate : known) {
+    if (lies_in(name, candidate) || lies_in(candidate, name)) return candidate;
+  }
+  return "";
+}
+
+}  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   // Row i holds the distances from the first i characters of a to every prefix of b. A swap looks
@@ -28,15 +43,17 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
   std::string nearest;
-  std::size_t least = std::max<std::size_t>(1, name.size() / 3) + 1;
+  std::size_t least = std::string::npos;
   for (const std::string& candidate : known) {
+    const std::size_t longest = std::max(name.size(), candidate.size());
     const std::size_t distance = edit_distance(name, candidate);
-    if (distance < least && distance < candidate.size()) {
+    const bool is_likely = distance <= std::max<std::size_t>(1, longest / 3) && distance < longest;
+    if (is_likely && distance < least) {
       least = distance;
       nearest = candidate;
     }
   }
-  return nearest;
+  return nearest.empty() ? containing_name(name, known) : nearest;
 }
 
 std::string suggest_name(std::string_view name, const std::vector<std::string>& known) {

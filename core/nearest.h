@@ -12,8 +12,9 @@ namespace mobius {
 // that turn `a` into `b` (optimal string alignment distance).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// The name of `known` closest to `name`, the first of equals; empty where none is close enough to
-// be a likely slip (at most a third of the characters differ, and one is always allowed).
+// The name of `known` that `name` was probably meant to be, the first of equals: the closest, where
+// at most a third of the characters differ (one is always allowed), or else one that contains it or
+// lies in it ("steps" for "max_steps"). Empty where there is none.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
 // How an error about an unknown name ends: "did you mean 'softmax'?", or, where nothing is close,

@@ -1,6 +1,7 @@
 #include "train/config_document.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
@@ -26,37 +27,37 @@ using Place = std::function<std::string(const YAML::Mark&)>;
 
 // Builds the tree from parser events. yaml-cpp's own nodes would do, but they drop the places of
 // nulls and resolve aliases, which may be recursive or exponentially large.
+//
+// What is valid YAML but no configuration is noted, not thrown: malformed text makes strange events
+// before the parser says what is wrong with it.
 class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(Place place) : place_(std::move(place)) {}
 
+  const std::string& problem() const { return problem_; }  // the first; empty if there is none
   const YAML::Mark& last_mark() const { return last_; }
   std::optional<ConfigNode> take_root() { return std::exchange(root_, std::nullopt); }
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
 
-  // The mark of a null that is not written out is that of the next token, often lines below.
+  // The mark of a value that is left out is that of the next token, often lines below.
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
-    const YAML::Mark& here = mark.line == last_.line ? mark : last_;
-    if (expects_key()) throw ConfigError("{}: a key must be a text, got null", place_(here));
+    const bool is_key = expects_key();
+    if (is_key) note(mark, "a key must be a text, got null");
+    const YAML::Mark& here = is_key || mark.line == last_.line ? mark : last_;
     add({.kind = Kind::null, .where = place_(here)}, here);
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    throw ConfigError("{}: YAML aliases are not supported: write the value out", place_(mark));
+    note(mark, "YAML aliases are not supported: write the value out");
+    add({.kind = Kind::null, .where = place_(mark)}, mark);
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                 const std::string& text) override {
-    if (tag != "?" && tag != "!") refuse_tag(mark, tag);
-    if (expects_key()) {
-      open_.back().key = {text, place_(mark)};
-      last_ = mark;
-    } else {
-      add({.kind = Kind::scalar, .where = place_(mark), .text = text, .is_quoted = tag == "!"},
-          mark);
-    }
+    if (tag != "?" && tag != "!") note_tag(mark, tag);
+    add({.kind = Kind::scalar, .where = place_(mark), .text = text, .is_quoted = tag == "!"}, mark);
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
@@ -82,13 +83,17 @@ class TreeBuilder : public YAML::EventHandler {
     return !open_.empty() && open_.back().node.kind == Kind::map && !open_.back().key;
   }
 
-  [[noreturn]] void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
-    throw ConfigError("{}: YAML tags are not supported, got '{}'", place_(mark), tag);
+  void note(const YAML::Mark& mark, std::string_view problem) {
+    if (problem_.empty()) problem_ = fmt::format("{}: {}", place_(mark), problem);
+  }
+
+  void note_tag(const YAML::Mark& mark, const std::string& tag) {
+    note(mark, fmt::format("YAML tags are not supported, got '{}'", tag));
   }
 
   void start(Kind kind, const YAML::Mark& mark, const std::string& tag) {
-    if (tag != "?" && !tag.empty()) refuse_tag(mark, tag);
-    if (expects_key()) throw ConfigError("{}: a key must be a text", place_(mark));
+    if (tag != "?" && !tag.empty()) note_tag(mark, tag);
+    if (expects_key()) note(mark, "a key must be a text");
     open_.push_back({{.kind = kind, .where = place_(mark)}, std::nullopt});
     last_ = mark;
   }
@@ -99,14 +104,14 @@ class TreeBuilder : public YAML::EventHandler {
     add(std::move(node), last_);
   }
 
+  // Adds a finished node to the collection it lies in, as a key, a value or an element.
   void add(ConfigNode node, const YAML::Mark& mark) {
     last_ = mark;
     if (open_.empty()) {
       root_ = std::move(node);
-      return;
-    }
-    Open& parent = open_.back();
-    if (parent.node.kind == Kind::map) {
+    } else if (expects_key()) {
+      open_.back().key = {std::move(node.text), std::move(node.where)};
+    } else if (Open& parent = open_.back(); parent.node.kind == Kind::map) {
       auto [key, where] = *std::exchange(parent.key, std::nullopt);
       parent.node.entries.push_back({std::move(key), std::move(where), std::move(node)});
     } else {
@@ -119,6 +124,7 @@ class TreeBuilder : public YAML::EventHandler {
   Place place_;
   std::vector<Open> open_;
   std::optional<ConfigNode> root_;
+  std::string problem_;
   YAML::Mark last_;
 };
 
@@ -126,16 +132,21 @@ class TreeBuilder : public YAML::EventHandler {
 std::optional<ConfigNode> parse_yaml(std::string_view text, const Place& place) {
   TreeBuilder builder(place);
   try {
-    std::istringstream stream{std::string(text)};
+    // yaml-cpp takes the end of the text for the closing quote of a scalar where a line end comes
+    // before it. A comment there makes it notice.
+    std::istringstream stream(fmt::format("{}{}#", text, text.ends_with('\n') ? "" : "\n"));
     YAML::Parser parser(stream);
     if (!parser.HandleNextDocument(builder)) return std::nullopt;
     std::optional<ConfigNode> root = builder.take_root();
+    if (!builder.problem().empty()) throw ConfigError(builder.problem());
     if (parser.HandleNextDocument(builder)) {
       const std::optional<ConfigNode> second = builder.take_root();
       throw ConfigError("{}: a second YAML document starts here, expected one",
                         second ? second->where : place(builder.last_mark()));
     }
     return root;
+  } catch (const YAML::DeepRecursion& error) {
+    throw ConfigError("{}: nested too deeply", place(error.mark));
   } catch (const YAML::ParserException& error) {
     // Where the text ends too early the parser gives no place.
     const bool has_place = error.mark.line > 0 || error.mark.column > 0;
@@ -162,7 +173,7 @@ void refuse_tab_indentation(std::string_view text, const std::string& name) {
   for (int number = 1; std::getline(lines, line); ++number) {
     const std::size_t indentation = line.find_first_not_of(" \t\r");
     const std::size_t tab = line.find('\t');
-    if (indentation != std::string::npos && tab < indentation) {
+    if (tab < std::min(indentation, line.size())) {
       throw ConfigError("{}:{}:{}: a tab in the indentation; YAML wants spaces", name, number,
                         tab + 1);
     }

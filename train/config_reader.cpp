@@ -266,16 +266,18 @@ class Reader {
   // Why `key` is not a key of the schema, and what was probably meant.
   std::string explain_unknown(const Place& place, const std::string& key,
                               const Schema& schema) const {
+    if (key.find('.') != std::string::npos) {
+      return "unknown key; dotted paths are for overrides, in a file sections are nested";
+    }
     if (const auto foreign = explain_foreign(place, key, schema)) return *foreign;
     const std::string meant = nearest_name(key, keys_of_all_kinds(schema));
     if (!meant.empty()) {
       return fmt::format("unknown key; did you mean '{}'?", join_path(place.path, meant));
     }
     std::vector<std::string> elsewhere;
-    find_elsewhere(root_, "", key.substr(key.rfind('.') + 1), elsewhere);
+    find_elsewhere(root_, "", key, elsewhere);
     if (!elsewhere.empty()) {
-      return fmt::format("unknown key; did you mean {}{}?", fmt::join(elsewhere, " or "),
-                         key.find('.') == std::string::npos ? "" : ", as nested sections");
+      return fmt::format("unknown key; did you mean '{}'?", fmt::join(elsewhere, "' or '"));
     }
     return fmt::format("unknown key; known here: {}", fmt::join(keys_of(schema), ", "));
   }

@@ -38,6 +38,7 @@ struct Decimal {
 };
 
 std::optional<Decimal> parse_decimal(std::string_view text) {
+  const std::string_view all = text;
   Decimal decimal;
   decimal.is_negative = !text.empty() && text.front() == '-';
   take(text, "+-");
@@ -52,7 +53,8 @@ std::optional<Decimal> parse_decimal(std::string_view text) {
   }
   if (!text.empty()) return std::nullopt;
   if (decimal.whole.size() > 1 && decimal.whole.front() == '0') {
-    throw ConfigError("a leading zero means octal to some YAML readers and nothing to others");
+    throw ConfigError("'{}' has a leading zero: octal to some YAML readers, decimal to others",
+                      all);
   }
   return decimal;
 }

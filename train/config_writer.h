@@ -15,7 +15,8 @@ std::string to_yaml(const Schema& schema);
 std::string to_yaml(const OptionValue& value);
 
 // Every key with type, default, range and meaning, a line each under a title per section. A section
-// that chooses among kinds is followed by the keys of each of its kinds.
+// that chooses among kinds is followed by the keys of each of its kinds. For a schema that nothing
+// has been read into: the default of a list of sections is what it holds now.
 std::string help_text(const Schema& schema);
 
 }  // namespace mobius

@@ -57,7 +57,10 @@ TEST(Nearest, OffersOnlyLikelySlips) {
   EXPECT_EQ(nearest_name("sofmtax", known), "softmax");
   EXPECT_EQ(nearest_name("l", known), "lr");
   EXPECT_EQ(nearest_name("lrr", known), "lr");
+  EXPECT_EQ(nearest_name("soft", known), "softmax");
+  EXPECT_EQ(nearest_name("conformal_attention", known), "conformal");
   EXPECT_EQ(nearest_name("zebra", known), "");
+  EXPECT_EQ(nearest_name("so", known), "");
   EXPECT_EQ(nearest_name("", known), "");
   EXPECT_EQ(suggest_name("zebra", known), "known: softmax, conformal, lr");
   EXPECT_EQ(suggest_name("conformall", known), "did you mean 'conformal'?");
