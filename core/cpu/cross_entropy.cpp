@@ -1,0 +1,96 @@
+// Cross-entropy and its gradient, in place, in three passes over a row that stays in cache: the
+// largest logit and where it is, the exponentials and their sum, the division. Vectorised along the
+// row; rows are shared among threads.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/cross_entropy.cpp"
+#include <hwy/foreach_target.h>
+// The above comes first: it includes this file once for each instruction set.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/cpu/cpu_backend.h"
+#include "core/cpu/rows.h"
+#include "core/cpu/softmax-inl.h"
+#include "core/ops.h"
+#include "core/parallel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mobius {
+namespace HWY_NAMESPACE {
+
+// Where `value` stands first in the row; 0 when it does not (a row of NaN).
+template <class T>
+std::int64_t first_index_of(T value, const T* row, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto wanted = hn::Set(d, value);
+  std::int64_t j = 0;
+  for (; j + lanes <= n; j += lanes) {
+    const auto lane = hn::FindFirstTrue(d, hn::Eq(hn::LoadU(d, row + j), wanted));
+    if (lane >= 0) return j + static_cast<std::int64_t>(lane);
+  }
+  for (; j < n; ++j) {
+    if (row[j] == value) return j;
+  }
+  return 0;
+}
+
+struct RowLoss {
+  double loss;
+  std::int64_t prediction;
+};
+
+template <class T>
+RowLoss cross_entropy_row(T* logits, std::int64_t n, std::int64_t label) {
+  const T largest = largest_scaled(logits, n, T{1});
+  const std::int64_t prediction = first_index_of(largest, logits, n);
+  if (label == ignored_label) {
+    std::fill(logits, logits + n, T{0});
+    return {0, prediction};
+  }
+  const double at_label = static_cast<double>(logits[label]);
+  const T sum = exponentials(logits, n, T{1}, largest, logits);
+  scale_row(logits, n, 1 / sum);
+  logits[label] -= 1;
+  const double log_sum = std::log(static_cast<double>(sum));
+  return {log_sum + (static_cast<double>(largest) - at_label), prediction};
+}
+
+void cross_entropy_rows(const Tensor& logits, const Tensor& labels, const Tensor& losses,
+                        const Tensor& predictions, std::int64_t begin, std::int64_t end) {
+  dispatch_real("cross_entropy", logits.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    dispatch_index("cross_entropy", labels.dtype(), [&](auto index) {
+      const auto* const label = labels.data<typename decltype(index)::type>();
+      const std::int64_t n = logits.size(1);
+      for (std::int64_t r = begin; r < end; ++r) {
+        const RowLoss row =
+            cross_entropy_row(logits.data<T>() + r * n, n, static_cast<std::int64_t>(label[r]));
+        losses.data<double>()[r] = row.loss;
+        predictions.data<std::int64_t>()[r] = row.prediction;
+      }
+    });
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mobius
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mobius {
+
+HWY_EXPORT(cross_entropy_rows);
+
+void CpuBackend::cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& losses,
+                               const Tensor& predictions) {
+  parallel_for(
+      logits.size(0), row_grain(logits.size(1)), [&](std::int64_t begin, std::int64_t end) {
+        HWY_DYNAMIC_DISPATCH(cross_entropy_rows)(logits, labels, losses, predictions, begin, end);
+      });
+}
+
+}  // namespace mobius
+#endif  // HWY_ONCE

@@ -1,0 +1,103 @@
+#include "core/cpu/gemm.h"
+
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace mobius {
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t round_up(std::int64_t a, std::int64_t unit) { return ceil_div(a, unit) * unit; }
+
+// oneDNN shares a product among the threads of OpenMP unless it is called by one of them; then,
+// and only then, is the order of its additions fixed. This makes it so outside of parallel regions.
+class SingleThreaded {
+ public:
+  SingleThreaded() : threads_(omp_get_max_threads()) {
+    if (threads_ != 1) omp_set_num_threads(1);
+  }
+  ~SingleThreaded() {
+    if (threads_ != 1) omp_set_num_threads(threads_);
+  }
+  SingleThreaded(const SingleThreaded&) = delete;
+  SingleThreaded& operator=(const SingleThreaded&) = delete;
+
+ private:
+  int threads_;
+};
+
+// What BLAS calls a matrix: not transposed means rows are dense.
+struct BlasOperand {
+  char transposed;
+  std::int64_t leading;
+};
+
+BlasOperand blas_operand(std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
+                         std::int64_t col_stride) {
+  if (cols == 1 || col_stride == 1) {
+    if (rows == 1 || row_stride >= cols) return {'N', rows == 1 ? cols : row_stride};
+  }
+  if (rows == 1 || row_stride == 1) {
+    if (cols == 1 || col_stride >= rows) return {'T', cols == 1 ? rows : col_stride};
+  }
+  return {'?', 0};
+}
+
+}  // namespace
+
+bool is_gemm_operand(std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
+                     std::int64_t col_stride) {
+  return blas_operand(rows, cols, row_stride, col_stride).transposed != '?';
+}
+
+void gemm_tile(const GemmShape& s, MatrixView<const float> a, MatrixView<const float> b,
+               bool accumulate, float* c, std::int64_t ldc) {
+  const BlasOperand oa = blas_operand(s.m, s.k, a.row_stride, a.col_stride);
+  const BlasOperand ob = blas_operand(s.k, s.n, b.row_stride, b.col_stride);
+  const SingleThreaded guard;
+  const dnnl_status_t status =
+      dnnl_sgemm(oa.transposed, ob.transposed, s.m, s.n, s.k, 1.0f, a.data, oa.leading, b.data,
+                 ob.leading, accumulate ? 1.0f : 0.0f, c, std::max(ldc, s.n));
+  if (status != dnnl_success) {
+    throw Error("matmul: oneDNN refused a {} x {} x {} product (status {})", s.m, s.k, s.n,
+                static_cast<int>(status));
+  }
+}
+
+// Tiles of 512 rows reach the speed of one large product: oneDNN packs both operands for every
+// call, which smaller tiles pay too often. Parallelism comes first from the tiles, then from k
+// where the result is small and k long (weight gradients), then from smaller tiles as long as each
+// is worth a thread's while.
+GemmPlan plan_gemm(std::int64_t batch, const GemmShape& s, bool may_split_k) {
+  constexpr std::int64_t wanted_tiles = 16, wanted_k_tiles = 8;
+  constexpr std::int64_t min_chunk_k = 2048;
+  constexpr std::int64_t min_multiply_adds = std::int64_t{1} << 24;
+
+  GemmPlan plan{std::min<std::int64_t>(s.m, 512), std::min<std::int64_t>(s.n, 2048), s.k, 0, 0, 1};
+  const auto count_tiles = [&] {
+    plan.tiles_m = ceil_div(s.m, plan.tile_m);
+    plan.tiles_n = ceil_div(s.n, plan.tile_n);
+    return batch * plan.tiles();
+  };
+  std::int64_t tiles = count_tiles();
+  if (may_split_k && tiles < wanted_k_tiles && s.k >= 2 * min_chunk_k) {
+    const std::int64_t chunks = std::min(ceil_div(wanted_k_tiles, tiles), s.k / min_chunk_k);
+    plan.chunk_k = round_up(ceil_div(s.k, chunks), 64);
+    plan.k_chunks = ceil_div(s.k, plan.chunk_k);
+    if (tiles * plan.k_chunks >= wanted_k_tiles) return plan;
+  }
+  while (tiles * plan.k_chunks < wanted_tiles &&
+         plan.tile_m * plan.tile_n * plan.chunk_k >= 2 * min_multiply_adds) {
+    std::int64_t& side = plan.tile_n >= plan.tile_m ? plan.tile_n : plan.tile_m;
+    if (side <= 64) break;
+    side = round_up(ceil_div(side, 2), 16);
+    tiles = count_tiles();
+  }
+  return plan;
+}
+
+}  // namespace mobius

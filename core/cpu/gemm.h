@@ -1,0 +1,55 @@
+// Matrix products as a grid of tiles that one thread each computes: the border of every tile, and
+// with it every bit of the result, depends on the shape alone and never on the thread count.
+// Legend: out[M, N] = a[M, K] b[K, N].
+#pragma once
+
+#include <cstdint>
+
+namespace mobius {
+
+/// A matrix somewhere in memory: element (i, j) is data[i * row_stride + j * col_stride].
+template <class T>
+struct MatrixView {
+  T* data;
+  std::int64_t row_stride;
+  std::int64_t col_stride;
+
+  MatrixView from(std::int64_t row, std::int64_t col) const {
+    return {data + row * row_stride + col * col_stride, row_stride, col_stride};
+  }
+};
+
+struct GemmShape {
+  std::int64_t m, n, k;
+};
+
+/// c[m, n] = a b (+= when `accumulate`), on the calling thread alone; k > 0. Rows of c are `ldc`
+/// apart. f32 goes to oneDNN and asks for operands dense along rows or along columns
+/// (is_gemm_operand); f64 takes any strides.
+void gemm_tile(const GemmShape& shape, MatrixView<const float> a, MatrixView<const float> b,
+               bool accumulate, float* c, std::int64_t ldc);
+void gemm_tile(const GemmShape& shape, MatrixView<const double> a, MatrixView<const double> b,
+               bool accumulate, double* c, std::int64_t ldc);
+
+/// Whether gemm_tile takes a [rows, cols] matrix with these strides.
+bool is_gemm_operand(std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
+                     std::int64_t col_stride);
+
+/// How one product is cut. Tiles are tile_m x tile_n; the k range is cut into `k_chunks` pieces of
+/// `chunk_k`, whose partial products are added in order.
+struct GemmPlan {
+  std::int64_t tile_m, tile_n, chunk_k;
+  std::int64_t tiles_m, tiles_n, k_chunks;
+
+  std::int64_t tiles() const { return tiles_m * tiles_n; }
+};
+
+/// `batch` products of this shape run side by side. `may_split_k` allows k_chunks > 1.
+GemmPlan plan_gemm(std::int64_t batch, const GemmShape& shape, bool may_split_k);
+
+/// A piece of the [R, N] result of CpuBackend::linear.
+struct LinearTile {
+  std::int64_t row, rows, col, cols;
+};
+
+}  // namespace mobius

@@ -1,0 +1,135 @@
+// CpuBackend::matmul: brings the operands into a form the tile kernels take, cuts the product into
+// tiles (core/cpu/gemm.h) and shares them among threads.
+#include <algorithm>
+#include <cassert>
+#include <vector>
+
+#include "core/cpu/cpu_backend.h"
+#include "core/cpu/gemm.h"
+#include "core/cpu/rows.h"
+#include "core/parallel.h"
+
+namespace mobius {
+namespace {
+
+// One side of a batched product: the matrix at offset 0 and where the others start.
+template <class T>
+struct Operand {
+  MatrixView<const T> first;
+  std::vector<std::int64_t> offsets;  // elements, one per matrix of the batch
+
+  MatrixView<const T> matrix(std::int64_t i) const {
+    return {first.data + offsets[static_cast<std::size_t>(i)], first.row_stride, first.col_stride};
+  }
+};
+
+bool has_gemm_strides(const Tensor& x) {
+  return is_gemm_operand(x.size(-2), x.size(-1), x.stride(-2), x.stride(-1));
+}
+
+template <class T>
+Operand<T> make_operand(const Tensor& x) {
+  return {{x.data<T>(), x.stride(-2), x.stride(-1)}, leading_offsets(x, 2)};
+}
+
+template <class T>
+void run_tiles(const GemmPlan& plan, const GemmShape& s, const Operand<T>& a, const Operand<T>& b,
+               bool accumulate, T* out, T* partials) {
+  const std::int64_t batch = static_cast<std::int64_t>(a.offsets.size());
+  const std::int64_t matrix = s.m * s.n, tasks_per_matrix = plan.tiles() * plan.k_chunks;
+  // Tiny products are grouped: a thread should get a microsecond's work at least.
+  const std::int64_t multiply_adds = plan.tile_m * plan.tile_n * plan.chunk_k;
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, (1 << 18) / std::max<std::int64_t>(1, multiply_adds));
+  parallel_for(batch * tasks_per_matrix, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t i = task / tasks_per_matrix;
+      const std::int64_t chunk = task % tasks_per_matrix / plan.tiles();
+      const std::int64_t tile = task % plan.tiles();
+      const std::int64_t row = tile / plan.tiles_n * plan.tile_m;
+      const std::int64_t col = tile % plan.tiles_n * plan.tile_n;
+      const std::int64_t k = chunk * plan.chunk_k;
+      const GemmShape part{std::min(plan.tile_m, s.m - row), std::min(plan.tile_n, s.n - col),
+                           std::min(plan.chunk_k, s.k - k)};
+      // The first chunk goes straight to out, the others to buffers of their own.
+      T* c =
+          chunk == 0 ? out + i * matrix : partials + (i * (plan.k_chunks - 1) + chunk - 1) * matrix;
+      gemm_tile(part, a.matrix(i).from(row, k), b.matrix(i).from(k, col), accumulate && chunk == 0,
+                c + row * s.n + col, s.n);
+    }
+  });
+}
+
+// out[i] += partials[i, 0] + partials[i, 1] + ..., in this order.
+template <class T>
+void add_partials(std::int64_t batch, std::int64_t chunks, std::int64_t matrix, const T* partials,
+                  T* out) {
+  parallel_for(batch * matrix, 4096, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin; at < end;) {
+      const std::int64_t i = at / matrix, first = at % matrix;
+      const std::int64_t n = std::min(end - at, matrix - first);
+      T* __restrict to = out + at;
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+        const T* from = partials + (i * chunks + chunk) * matrix + first;
+        for (std::int64_t j = 0; j < n; ++j) to[j] += from[j];
+      }
+      at += n;
+    }
+  });
+}
+
+template <class T>
+void multiply(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& out) {
+  const Operand<T> oa = make_operand<T>(a), ob = make_operand<T>(b);
+  const std::int64_t batch = static_cast<std::int64_t>(oa.offsets.size());
+  const GemmShape shape{a.size(-2), b.size(-1), a.size(-1)};
+  const GemmPlan plan = plan_gemm(batch, shape, true);
+  Tensor partials;
+  if (plan.k_chunks > 1)
+    partials = Tensor::empty({batch, plan.k_chunks - 1, shape.m, shape.n}, out.dtype());
+  T* const partial_data = partials.defined() ? partials.data<T>() : nullptr;
+  run_tiles(plan, shape, oa, ob, accumulate, out.data<T>(), partial_data);
+  if (plan.k_chunks > 1)
+    add_partials(batch, plan.k_chunks - 1, shape.m * shape.n, partial_data, out.data<T>());
+}
+
+// Where every matrix of a's last batch dimension meets the same b, those matrices are stacked into
+// one taller product. Returns whether there was such a dimension.
+bool fold_last_batch_dim(Tensor& a, Tensor& b, Tensor& out) {
+  const int dim = a.ndim() - 3;
+  if (dim < 0) return false;
+  const bool shared = b.stride(dim) == 0 || b.size(dim) == 1;
+  const bool stacked = a.size(dim) == 1 || a.stride(dim) == a.stride(-2) * a.size(-2);
+  if (!shared || !stacked) return false;
+  const auto fold = [dim](const Tensor& x) {
+    Shape shape = x.shape();
+    shape[static_cast<std::size_t>(dim + 1)] *= shape[static_cast<std::size_t>(dim)];
+    shape.erase(shape.begin() + dim);
+    return x.reshape(std::move(shape));
+  };
+  a = fold(a);
+  b = b.slice(dim, 0, 1).squeeze(dim);
+  out = fold(out);
+  return true;
+}
+
+}  // namespace
+
+void CpuBackend::matmul(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& out) {
+  assert(out.is_contiguous());
+  if (out.numel() == 0) return;
+  if (a.size(-1) == 0) {
+    if (!accumulate) fill(out, 0);
+    return;
+  }
+  Tensor left = a, right = b, result = out;
+  while (fold_last_batch_dim(left, right, result)) {
+  }
+  if (!has_gemm_strides(left)) left = left.contiguous();
+  if (!has_gemm_strides(right)) right = right.contiguous();
+  dispatch_real("matmul", out.dtype(), [&](auto tag) {
+    multiply<typename decltype(tag)::type>(left, right, accumulate, result);
+  });
+}
+
+}  // namespace mobius

@@ -1,0 +1,133 @@
+// Softmax over rows that stay in cache: the largest score, then the exponentials and their sum,
+// then the division. Vectorised along the row, rows are shared among threads. A causal row touches
+// the keys it sees and zeroes the rest. Sums of f32 run in f32, one per lane. Buffers: dense,
+// overwritten (=); an output may be one of the inputs.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/softmax.cpp"
+#include <hwy/foreach_target.h>
+// The above comes first: it includes this file once for each instruction set.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/cpu/cpu_backend.h"
+#include "core/cpu/key_mask.h"
+#include "core/cpu/softmax-inl.h"
+#include "core/parallel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mobius {
+namespace HWY_NAMESPACE {
+
+template <class T>
+T dot(const T* a, const T* b, std::int64_t n) {
+  auto sum = hn::Zero(hn::ScalableTag<T>());
+  for_vectors<T>(n, [&](auto, auto memory, std::int64_t j) HWY_ATTR {
+    sum = hn::MulAdd(memory.load(a + j), memory.load(b + j), sum);
+  });
+  return hn::GetLane(hn::SumOfLanes(hn::ScalableTag<T>(), sum));
+}
+
+template <class T>
+void softmax_row(const T* scores, T scale, const KeyMask& keys, std::int64_t n_k, T* out) {
+  const std::int64_t n = keys.visible;
+  if (keys.mask) {  // the masked scores, scaled, in the place of the weights
+    for (std::int64_t j = 0; j < n; ++j)
+      out[j] = keys.mask[j * keys.stride] ? scale * scores[j] : -std::numeric_limits<T>::infinity();
+    scores = out;
+    scale = 1;
+  }
+  const T shift = largest_scaled(scores, n, scale);
+  if (shift == -std::numeric_limits<T>::infinity()) {  // no key is seen; the maximum may drop a NaN
+    const bool has_nan = std::any_of(scores, scores + n, [](T x) { return x != x; });
+    std::fill(out, out + n_k, has_nan ? std::numeric_limits<T>::quiet_NaN() : T{0});
+    return;
+  }
+  const T sum = exponentials(scores, n, scale, shift, out);
+  scale_row(out, n, 1 / sum);
+  std::fill(out + n, out + n_k, T{0});
+}
+
+template <class T>
+void softmax_backward_row(const T* weights, const T* grad, std::int64_t n, T scale, T* out) {
+  const T mean = dot(weights, grad, n);
+  for_vectors<T>(n, [&](auto d, auto memory, std::int64_t j) HWY_ATTR {
+    const auto centred = hn::Sub(memory.load(grad + j), hn::Set(d, mean));
+    const auto scaled = hn::Mul(hn::Set(d, scale), memory.load(weights + j));
+    memory.store(hn::Mul(scaled, centred), out + j);
+  });
+}
+
+void softmax_rows(const Tensor& scores, double scale, const MaskRows& mask, const Tensor& weights,
+                  std::int64_t begin, std::int64_t end) {
+  dispatch_real("masked_softmax", scores.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const std::int64_t n_k = scores.size(-1);
+    for (std::int64_t row = begin; row < end; ++row) {
+      softmax_row(scores.data<T>() + row * n_k, static_cast<T>(scale), mask(row), n_k,
+                  weights.data<T>() + row * n_k);
+    }
+  });
+}
+
+void softmax_backward_rows(const Tensor& weights, const Tensor& grad, double scale,
+                           const Tensor& grad_scores, std::int64_t begin, std::int64_t end) {
+  dispatch_real("softmax_backward", weights.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const std::int64_t n_k = weights.size(-1);
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t at = row * n_k;
+      softmax_backward_row(weights.data<T>() + at, grad.data<T>() + at, n_k, static_cast<T>(scale),
+                           grad_scores.data<T>() + at);
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mobius
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mobius {
+
+HWY_EXPORT(softmax_rows);
+HWY_EXPORT(softmax_backward_rows);
+
+void CpuBackend::masked_softmax(const Tensor& scores, double scale, const AttentionMask& mask,
+                                const Tensor& weights) {
+  if (scores.numel() == 0) return;
+  const MaskRows mask_rows(mask, scores.shape());
+  const std::int64_t n_k = scores.size(-1);
+  parallel_for(scores.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(softmax_rows)(scores, scale, mask_rows, weights, begin, end);
+  });
+}
+
+void CpuBackend::softmax_backward(const Tensor& weights, const Tensor& grad, double scale,
+                                  const Tensor& grad_scores) {
+  if (weights.numel() == 0) return;
+  const std::int64_t n_k = weights.size(-1);
+  parallel_for(weights.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(softmax_backward_rows)(weights, grad, scale, grad_scores, begin, end);
+  });
+}
+
+void CpuBackend::materialize_mask(const AttentionMask& mask, const Tensor& allowed) {
+  if (allowed.numel() == 0) return;
+  const MaskRows mask_rows(mask, allowed.shape());
+  const std::int64_t n_k = allowed.size(-1);
+  std::uint8_t* const out = allowed.data<std::uint8_t>();
+  parallel_for(allowed.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const KeyMask keys = mask_rows(row);
+      for (std::int64_t j = 0; j < n_k; ++j) {
+        const bool seen = j < keys.visible && (!keys.mask || keys.mask[j * keys.stride] != 0);
+        out[row * n_k + j] = seen ? 1 : 0;
+      }
+    }
+  });
+}
+
+}  // namespace mobius
+#endif  // HWY_ONCE
