@@ -1,0 +1,67 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "core/error.h"
+#include "train/commands/commands.h"
+#include "train/step.h"
+
+namespace mobius {
+
+namespace {
+
+constexpr const char* kExitCodes = R"(Exit codes:
+  0  done
+  1  failed: a file, the disk, memory, ...
+  2  the configuration or the command line is wrong
+  3  training stopped: a loss or gradient was not finite
+  4  stopped by Ctrl-C or SIGTERM, with everything saved (a second Ctrl-C ends at once)
+
+Example:
+  mobius train configs/recall/mqar_softmax.yaml optimizer.lr=3e-4 --out runs/first)";
+
+int fail(ExitCode code, const char* message) {
+  std::fflush(stdout);
+  fmt::print(stderr, "mobius: error: {}\n", message);
+  return code;
+}
+
+int parse_and_run(CLI::App& app, int argc, const char* const* argv, const Action& action) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kDone : kBadInput;
+  }
+  return action();
+}
+
+}  // namespace
+
+int run_command_line(int argc, const char* const* argv, const Registries& known) {
+  CLI::App app("Trains attention models described by a YAML file.", "mobius");
+  app.footer(kExitCodes);
+  app.set_version_flag("--version", "mobius " MOBIUS_VERSION);
+  app.require_subcommand(1);
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("mobius: error: {}\nRun 'mobius --help' for the commands.\n", error.what());
+  });
+  Action action;
+  add_train_command(app, known, action);
+  add_eval_command(app, known, action);
+  add_inspect_command(app, action);
+  add_config_command(app, known, action);
+  add_compare_command(app, known, action);
+  try {
+    return parse_and_run(app, argc, argv, action);
+  } catch (const TrainingDiverged& error) {
+    return fail(kDiverged, error.what());
+  } catch (const ConfigError& error) {
+    return fail(kBadInput, error.what());
+  } catch (const std::exception& error) {
+    return fail(kFailed, error.what());
+  }
+}
+
+}  // namespace mobius

@@ -1,0 +1,36 @@
+// The command line: one function a command, each in its own file.
+#pragma once
+
+#include <functional>
+
+#include "train/config.h"
+
+namespace CLI {
+class App;
+}
+
+namespace mobius {
+
+/// How the program ends. Documented in `mobius --help` and docs/commands.md.
+enum ExitCode {
+  kDone = 0,
+  kFailed = 1,       ///< a file, the disk, memory, ...
+  kBadInput = 2,     ///< the configuration or the command line
+  kDiverged = 3,     ///< a loss or gradient was not finite
+  kInterrupted = 4,  ///< stopped by SIGINT or SIGTERM, with everything saved
+};
+
+/// What the command line asked for; called once it has been read without errors.
+using Action = std::function<ExitCode()>;
+
+/// Each adds its subcommand; when it is the one given, it sets `action`.
+void add_train_command(CLI::App& app, const Registries& known, Action& action);
+void add_eval_command(CLI::App& app, const Registries& known, Action& action);
+void add_inspect_command(CLI::App& app, Action& action);
+void add_config_command(CLI::App& app, const Registries& known, Action& action);
+void add_compare_command(CLI::App& app, const Registries& known, Action& action);
+
+/// Runs the program; never throws. Returns its exit code.
+int run_command_line(int argc, const char* const* argv, const Registries& known);
+
+}  // namespace mobius

@@ -1,0 +1,82 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/parallel.h"
+#include "train/checkpoint.h"
+#include "train/commands/commands.h"
+#include "train/experiment.h"
+#include "train/metrics.h"
+#include "train/step.h"
+
+namespace mobius {
+
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  mobius eval runs/run/checkpoints/best.h5
+  mobius eval runs/run/checkpoints/best.h5 --json | python3 -m json.tool
+
+The score is that of the training run's own evaluation at the same step, bit for bit.)";
+
+using NamedScores = std::vector<std::pair<std::string, Score>>;
+
+void print_scores(std::int64_t step, const Evaluation& evaluation, const NamedScores& groups) {
+  const Score& total = evaluation.total;
+  fmt::print("step {}\ntest loss {:.6f}, test accuracy {:.2f}% of {} positions\n", step,
+             total.loss(), 100 * total.accuracy(), total.n_scored);
+  if (groups.size() > 1) {
+    for (const auto& [name, score] : groups) {
+      fmt::print("  {}: loss {:.6f}, accuracy {:.2f}%\n", name, score.loss(),
+                 100 * score.accuracy());
+    }
+  }
+  if (evaluation.share_beyond_resolution) {
+    fmt::print("queries beyond the resolution limit: {:.2f}%\n",
+               100 * *evaluation.share_beyond_resolution);
+  }
+}
+
+ExitCode eval(const std::string& path, bool as_json, const Registries& known) {
+  const CheckpointHeader header = read_checkpoint_header(path);
+  const auto config = parse_config(header.config, path, known);
+  if (config->train.threads > 0) set_num_threads(config->train.threads);
+  const Experiment experiment = build_experiment(*config);
+  CheckpointTensors tensors = tensors_of(*experiment.model, *experiment.optimizer);
+  tensors.optimizer.clear();
+  load_checkpoint(path, tensors);
+
+  const Evaluation evaluation =
+      evaluate(*experiment.model, *experiment.task, config->train.micro_batch_size());
+  NamedScores groups;
+  for (std::size_t i = 0; i < evaluation.groups.size(); ++i) {
+    groups.emplace_back(experiment.task->groups()[i], evaluation.groups[i]);
+  }
+  if (as_json) {
+    fmt::print("{}\n", evaluation_json(header.step, evaluation.total, groups,
+                                       evaluation.share_beyond_resolution));
+  } else {
+    print_scores(header.step, evaluation, groups);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& app, const Registries& known, Action& action) {
+  CLI::App* command = app.add_subcommand("eval", "Score a checkpoint on the test sequences");
+  command->footer(kExamples);
+  auto path = std::make_shared<std::string>();
+  auto as_json = std::make_shared<bool>(false);
+  command->add_option("checkpoint", *path, "HDF5 file")->required()->type_name("CHECKPOINT");
+  command->add_flag("--json", *as_json, "one JSON object on standard output");
+  command->callback([path, as_json, &known, &action] {
+    action = [path, as_json, &known] { return eval(*path, *as_json, known); };
+  });
+}
+
+}  // namespace mobius

@@ -1,0 +1,50 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "train/checkpoint.h"
+#include "train/commands/commands.h"
+
+namespace mobius {
+
+namespace {
+
+constexpr const char* kExamples = R"(Example:
+  mobius inspect runs/run/checkpoints/best.h5
+
+From Python: h5py.File("best.h5")["parameters"]["embedding.weight"][:])";
+
+ExitCode inspect(const std::string& path) {
+  const CheckpointHeader header = read_checkpoint_header(path);
+  const std::vector<StoredTensor> parameters = list_parameters(path);
+  fmt::print("step {}, seed {}\n", header.step, header.seed);
+  for (const auto& [name, value] : header.progress) fmt::print("{}: {:g}\n", name, value);
+  fmt::print("\n# configuration\n{}\n# parameters\n", header.config);
+
+  std::size_t width = 5;
+  for (const StoredTensor& tensor : parameters) width = std::max(width, tensor.name.size());
+  std::int64_t total = 0;
+  for (const StoredTensor& tensor : parameters) {
+    fmt::print("{:<{}}  {:<4}  {:>14}  {:>10}\n", tensor.name, width, name_of(tensor.dtype),
+               to_string(tensor.shape), numel(tensor.shape));
+    total += numel(tensor.shape);
+  }
+  fmt::print("{:<{}}  {:<4}  {:>14}  {:>10}\n", "total", width, "", "", total);
+  return kDone;
+}
+
+}  // namespace
+
+void add_inspect_command(CLI::App& app, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("inspect", "Show a checkpoint's step, configuration and parameters");
+  command->footer(kExamples);
+  auto path = std::make_shared<std::string>();
+  command->add_option("checkpoint", *path, "HDF5 file")->required()->type_name("CHECKPOINT");
+  command->callback([path, &action] { action = [path] { return inspect(*path); }; });
+}
+
+}  // namespace mobius

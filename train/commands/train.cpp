@@ -1,0 +1,89 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/commands/commands.h"
+#include "train/trainer.h"
+
+namespace mobius {
+
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  mobius train run.yaml                              write to runs/run
+  mobius train run.yaml train.max_steps=200 --out /tmp/try
+  mobius train run.yaml --resume auto                go on from the newest complete checkpoint,
+                                                     or start where there is none yet
+  mobius train run.yaml --resume runs/run/checkpoints/best.h5 --out runs/branch
+
+The folder holds config.yaml, metrics.jsonl, summary.json and checkpoints/. Ctrl-C and SIGTERM
+finish the step, save, and exit with code 4; `mobius config help` lists every key.)";
+
+struct TrainArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string out;
+  std::string resume;
+};
+
+const char* words_for(RunStatus status) {
+  switch (status) {
+    case RunStatus::finished:
+      return "finished";
+    case RunStatus::early_stop:
+      return "stopped early, the goal is reached";
+    case RunStatus::interrupted:
+      return "interrupted and saved; go on with --resume auto";
+    case RunStatus::diverged:
+      break;
+  }
+  return "diverged";
+}
+
+void print_summary(const RunSummary& summary, const std::string& folder) {
+  fmt::print("step {}: {}\n", summary.step, words_for(summary.status));
+  if (summary.test) {
+    fmt::print("test loss {:.4f}, test accuracy {:.2f}%", summary.test->loss(),
+               100 * summary.test->accuracy());
+    if (summary.loss_floor) fmt::print(" (no model can get below a loss of {:.4f})", *summary.loss_floor);
+    fmt::print("\n");
+  }
+  fmt::print("{:.1f} ms a step, {} tokens/s; see {}\n", summary.step_ms,
+             format_count(summary.tokens_per_s), folder);
+}
+
+ExitCode train(const TrainArguments& arguments, const Registries& known) {
+  const auto config = load_config(arguments.config, arguments.overrides, known);
+  if (!arguments.out.empty()) config->output.dir = arguments.out;
+  const StopSignal stop;
+  RunSummary summary;
+  {
+    Progress progress(stdout);
+    summary = run_training(*config, Resume::parse(arguments.resume), known, progress, stop);
+  }
+  print_summary(summary, config->output.dir);
+  return summary.status == RunStatus::interrupted ? kInterrupted : kDone;
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, const Registries& known, Action& action) {
+  CLI::App* command = app.add_subcommand("train", "Train the model a configuration describes");
+  command->footer(kExamples);
+  auto arguments = std::make_shared<TrainArguments>();
+  command->add_option("config", arguments->config, "YAML file")->required()->type_name("CONFIG");
+  command->add_option("overrides", arguments->overrides, "values that replace the file's")
+      ->type_name("key.path=value");
+  command->add_option("--out", arguments->out, "folder of the run, in place of output.dir")
+      ->type_name("DIR");
+  command->add_option("--resume", arguments->resume, "checkpoint to go on from")
+      ->type_name("PATH|auto");
+  command->callback([arguments, &known, &action] {
+    action = [arguments, &known] { return train(*arguments, known); };
+  });
+}
+
+}  // namespace mobius

@@ -1,0 +1,156 @@
+#include "train/metrics.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "train/file.h"
+
+namespace mobius {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+NLOHMANN_JSON_SERIALIZE_ENUM(RunStatus, {{RunStatus::finished, "finished"},
+                                         {RunStatus::early_stop, "early_stop"},
+                                         {RunStatus::interrupted, "interrupted"},
+                                         {RunStatus::diverged, "diverged"}})
+
+namespace {
+
+template <typename T>
+void put(Json& object, const char* key, const std::optional<T>& value) {
+  if (value) object[key] = *value;
+}
+
+template <typename T>
+void get(const Json& object, const char* key, std::optional<T>& value) {
+  if (object.contains(key)) value = object.at(key).get<T>();
+}
+
+Json scores_json(const std::vector<std::pair<std::string, Score>>& groups) {
+  Json result = Json::object();
+  for (const auto& [name, score] : groups) {
+    result[name] = {{"loss", score.loss()}, {"accuracy", score.accuracy()}};
+  }
+  return result;
+}
+
+Json to_json(const MetricsLine& line) {
+  Json object = {{"step", line.step},
+                 {"split", line.split},
+                 {"loss", line.loss},
+                 {"accuracy", line.accuracy}};
+  put(object, "lr", line.lr);
+  put(object, "grad_norm", line.grad_norm);
+  put(object, "tokens_per_s", line.tokens_per_s);
+  put(object, "share_beyond_resolution", line.share_beyond_resolution);
+  if (line.groups.size() > 1) object["groups"] = scores_json(line.groups);
+  return object;
+}
+
+// The lines of a run's earlier part that stay: whole ones, up to `step`.
+std::string kept_lines(const std::string& text, std::int64_t step) {
+  std::string kept;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string line = text.substr(begin, end - begin);
+    const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) {
+      continue;
+    }
+    if (object["step"].get<std::int64_t>() <= step) kept += line + "\n";
+  }
+  return kept;
+}
+
+Json score_json(const Score& score) {
+  return {{"loss", score.loss()},        {"accuracy", score.accuracy()},
+          {"loss_sum", score.loss_sum},  {"n_labels", score.n_labels},
+          {"n_correct", score.n_correct}, {"n_scored", score.n_scored}};
+}
+
+Score score_from(const Json& object) {
+  Score score;
+  score.loss_sum = object.at("loss_sum").is_null() ? 0 : object.at("loss_sum").get<double>();
+  object.at("n_labels").get_to(score.n_labels);
+  object.at("n_correct").get_to(score.n_correct);
+  object.at("n_scored").get_to(score.n_scored);
+  return score;
+}
+
+}  // namespace
+
+MetricsLog::MetricsLog(const fs::path& path, std::int64_t step) : path_(path) {
+  const std::string before = step > 0 && fs::exists(path) ? read_whole_file(path) : "";
+  write_whole_file(path, kept_lines(before, step));
+  file_.open(path, std::ios::binary | std::ios::app);
+}
+
+void MetricsLog::write(const MetricsLine& line) {
+  file_ << to_json(line).dump() + "\n" << std::flush;
+  if (!file_) throw Error("{}: cannot be written", path_.string());
+}
+
+void write_summary(const fs::path& path, const RunSummary& summary) {
+  Json object = {{"status", summary.status}, {"step", summary.step}};
+  if (summary.test) object["test"] = score_json(*summary.test);
+  if (summary.groups.size() > 1) {
+    for (const auto& [name, score] : summary.groups) object["groups"][name] = score_json(score);
+  }
+  put(object, "best_step", summary.best_step);
+  put(object, "best_value", summary.best_value);
+  put(object, "steps_to_99", summary.steps_to_99);
+  put(object, "loss_floor", summary.loss_floor);
+  object["parameters"] = summary.parameters;
+  object["train_seconds"] = summary.train_seconds;
+  object["step_ms"] = summary.step_ms;
+  object["tokens_per_s"] = summary.tokens_per_s;
+  object["peak_bytes"] = summary.peak_bytes;
+  object["threads"] = summary.threads;
+  write_whole_file(path, object.dump(2) + "\n");
+}
+
+std::optional<RunSummary> read_summary(const fs::path& path) {
+  if (!fs::exists(path)) return std::nullopt;
+  try {
+    const Json object = Json::parse(read_whole_file(path));
+    RunSummary summary;
+    object.at("status").get_to(summary.status);
+    object.at("step").get_to(summary.step);
+    if (object.contains("test")) summary.test = score_from(object["test"]);
+    if (object.contains("groups")) {
+      for (const auto& [name, score] : object["groups"].items()) {
+        summary.groups.emplace_back(name, score_from(score));
+      }
+    }
+    get(object, "best_step", summary.best_step);
+    get(object, "best_value", summary.best_value);
+    get(object, "steps_to_99", summary.steps_to_99);
+    get(object, "loss_floor", summary.loss_floor);
+    object.at("parameters").get_to(summary.parameters);
+    object.at("train_seconds").get_to(summary.train_seconds);
+    object.at("step_ms").get_to(summary.step_ms);
+    object.at("tokens_per_s").get_to(summary.tokens_per_s);
+    object.at("peak_bytes").get_to(summary.peak_bytes);
+    object.at("threads").get_to(summary.threads);
+    return summary;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string evaluation_json(std::int64_t step, const Score& total,
+                            const std::vector<std::pair<std::string, Score>>& groups,
+                            std::optional<double> share_beyond_resolution) {
+  Json object = {{"step", step},
+                 {"split", "test"},
+                 {"loss", total.loss()},
+                 {"accuracy", total.accuracy()},
+                 {"n_labels", total.n_labels},
+                 {"n_scored", total.n_scored}};
+  put(object, "share_beyond_resolution", share_beyond_resolution);
+  if (groups.size() > 1) object["groups"] = scores_json(groups);
+  return object.dump();
+}
+
+}  // namespace mobius

@@ -1,0 +1,78 @@
+// What a run writes down: metrics.jsonl and summary.json.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/score.h"
+
+namespace mobius {
+
+/// One line of metrics.jsonl. A field without a value is left out; a value that is not finite is
+/// null.
+struct MetricsLine {
+  std::int64_t step = 0;  ///< training steps done
+  std::string split;      ///< "train": the batch of this step; "test": all test sequences
+  double loss = 0;        ///< nats per labelled position
+  double accuracy = 0;
+  std::optional<double> lr;
+  std::optional<double> grad_norm;  ///< before clipping
+  std::optional<double> tokens_per_s;
+  std::optional<double> share_beyond_resolution;
+  std::vector<std::pair<std::string, Score>> groups;  ///< by name; written where there are several
+};
+
+/// Appends to a run's metrics.jsonl, a whole line at a time.
+class MetricsLog {
+ public:
+  /// Goes on after the lines up to `step`: later ones, and a line cut short, are removed, so that
+  /// each step is in the file once. With step 0 the file starts empty. Throws Error.
+  MetricsLog(const std::filesystem::path& path, std::int64_t step);
+
+  void write(const MetricsLine& line);
+
+ private:
+  std::filesystem::path path_;
+  std::ofstream file_;
+};
+
+/// How a run ended: after max_steps, by early stop, on a signal, or because a number was not finite.
+enum class RunStatus { finished, early_stop, interrupted, diverged };
+
+/// The result of a run, as summary.json keeps it.
+struct RunSummary {
+  RunStatus status = RunStatus::finished;
+  std::int64_t step = 0;
+  std::optional<Score> test;  ///< of the last evaluation
+  std::vector<std::pair<std::string, Score>> groups;
+  std::optional<std::int64_t> best_step;  ///< by checkpoint.metric
+  std::optional<double> best_value;
+  std::optional<std::int64_t> steps_to_99;  ///< first evaluated step with 99 % accuracy
+  std::optional<double> loss_floor;         ///< no model can do better on average
+  std::int64_t parameters = 0;
+  double train_seconds = 0;  ///< in training steps: without evaluation and checkpoints
+  double step_ms = 0;        ///< mean time of a step
+  double tokens_per_s = 0;
+  std::uint64_t peak_bytes = 0;  ///< of tensors, since the program started
+  int threads = 0;
+
+  bool is_complete() const {
+    return status == RunStatus::finished || status == RunStatus::early_stop;
+  }
+};
+
+void write_summary(const std::filesystem::path& path, const RunSummary& summary);
+/// Nothing where there is no such file, or one that cannot be understood.
+std::optional<RunSummary> read_summary(const std::filesystem::path& path);
+
+/// An evaluation as one JSON object, for `mobius eval --json`.
+std::string evaluation_json(std::int64_t step, const Score& total,
+                            const std::vector<std::pair<std::string, Score>>& groups,
+                            std::optional<double> share_beyond_resolution);
+
+}  // namespace mobius

@@ -1,0 +1,90 @@
+#include "train/progress.h"
+
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace mobius {
+
+namespace {
+
+constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
+
+int terminal_width(std::FILE* out) {
+  winsize size{};
+  return ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+std::string numbers(const ProgressState& state) {
+  return fmt::format("{}/{}  loss {:.4f}  accuracy {:.1f}%  {} tokens/s  {} left", state.step,
+                     state.max_steps, state.loss, 100 * state.accuracy,
+                     format_count(state.tokens_per_s), format_duration(state.seconds_left));
+}
+
+}  // namespace
+
+std::string format_duration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  const auto total = static_cast<std::int64_t>(std::llround(std::min(seconds, 3.6e8)));
+  const std::int64_t hours = total / 3600, minutes = total / 60 % 60;
+  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, total % 60);
+  return fmt::format("{}:{:02}", minutes, total % 60);
+}
+
+std::string format_count(double count) {
+  if (count >= 1e9) return fmt::format("{:.3g}G", count / 1e9);
+  if (count >= 1e6) return fmt::format("{:.3g}M", count / 1e6);
+  if (count >= 1e3) return fmt::format("{:.3g}k", count / 1e3);
+  return fmt::format("{:.0f}", count);
+}
+
+std::string progress_bar(const ProgressState& state, int width) {
+  constexpr int smallest = 10, largest = 30;
+  const std::string text = numbers(state);
+  const int length = std::clamp(width - static_cast<int>(text.size()) - 5, smallest, largest);
+  const double share = static_cast<double>(state.step) / static_cast<double>(state.max_steps);
+  const int done = std::clamp(static_cast<int>(share * length), 0, length);
+  std::string bar(static_cast<std::size_t>(done), '=');
+  if (done < length) bar += '>';
+  bar.resize(static_cast<std::size_t>(length), ' ');
+  std::string line = fmt::format("[{}] {}", bar, text);
+  if (static_cast<int>(line.size()) >= width) line.resize(static_cast<std::size_t>(width - 1));
+  return line;
+}
+
+Progress::Progress(std::FILE* out) : out_(out), is_terminal_(::isatty(::fileno(out)) != 0) {}
+
+Progress::~Progress() { clear_bar(); }
+
+void Progress::clear_bar() {
+  if (bar_.empty()) return;
+  bar_.clear();
+  fmt::print(out_, "\r\x1b[K");
+  std::fflush(out_);
+}
+
+void Progress::say(const std::string& line) {
+  const std::string bar = bar_;
+  clear_bar();
+  fmt::print(out_, "{}\n{}", line, bar);
+  std::fflush(out_);
+  bar_ = bar;
+}
+
+void Progress::show(const ProgressState& state, bool is_logged) {
+  if (!is_terminal_) {
+    if (is_logged) say("step " + numbers(state));
+    return;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_drawn_ < kRedrawInterval && state.step < state.max_steps) return;
+  last_drawn_ = now;
+  bar_ = progress_bar(state, terminal_width(out_));
+  fmt::print(out_, "\r{}\x1b[K", bar_);
+  std::fflush(out_);
+}
+
+}  // namespace mobius

@@ -1,0 +1,81 @@
+#include "train/run_folder.h"
+
+#include <array>
+#include <algorithm>
+#include <string_view>
+#include <system_error>
+
+#include "core/error.h"
+#include "train/checkpoint.h"
+
+namespace mobius {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_of_a_run(const fs::path& entry) {
+  constexpr std::array<std::string_view, 4> names = {"config.yaml", "metrics.jsonl", "summary.json",
+                                                     "checkpoints"};
+  return is_temporary(entry) ||
+         std::find(names.begin(), names.end(), entry.filename().string()) != names.end();
+}
+
+void require_of_a_run(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (is_of_a_run(entry.path())) continue;
+    throw ConfigError("{}: is not the folder of a run: it holds '{}'; choose another by --out DIR",
+                      folder.string(), entry.path().filename().string());
+  }
+}
+
+void require_own_newest(const fs::path& folder, const fs::path& file) {
+  if (!fs::equivalent(folder, file.parent_path().parent_path())) {
+    throw ConfigError(
+        "{}: is not empty and not the run that {} belongs to; choose another by --out DIR",
+        folder.string(), file.string());
+  }
+  const std::int64_t step = read_checkpoint_header(file).step;
+  const std::vector<fs::path> steps = step_checkpoints(folder / "checkpoints");
+  if (!steps.empty() && steps.back() > checkpoint_path(folder / "checkpoints", step)) {
+    throw ConfigError(
+        "{}: holds checkpoints of later steps than {}; use --resume auto, or branch off by --out DIR",
+        folder.string(), file.string());
+  }
+}
+
+fs::path made(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path / "checkpoints", error);
+  if (error) throw Error("{}: cannot be made: {}", path.string(), error.message());
+  return path;
+}
+
+}  // namespace
+
+Resume Resume::parse(const std::string& text) {
+  if (text.empty()) return {};
+  if (text == "auto") return {From::newest};
+  return {From::file, text};
+}
+
+void require_usable_folder(const fs::path& folder, const Resume& resume) {
+  if (!fs::exists(folder)) return;
+  if (!fs::is_directory(folder)) throw ConfigError("{}: is not a folder", folder.string());
+  if (fs::is_empty(folder)) return;
+  switch (resume.from) {
+    case Resume::From::nothing:
+      throw ConfigError(
+          "{}: is not empty; continue the run in it by --resume auto, or choose another folder by "
+          "--out DIR",
+          folder.string());
+    case Resume::From::newest:
+      return require_of_a_run(folder);
+    case Resume::From::file:
+      return require_own_newest(folder, fs::absolute(resume.file));
+  }
+}
+
+RunFolder::RunFolder(const fs::path& path) : path_(made(path)), lock_(path_) {}
+
+}  // namespace mobius

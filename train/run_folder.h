@@ -1,0 +1,49 @@
+// The folder of a run:
+//
+//   config.yaml     the resolved configuration
+//   metrics.jsonl   one object a line
+//   summary.json    the result
+//   checkpoints/    step-00000100.h5, ..., best.h5
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/file.h"
+
+namespace mobius {
+
+/// What to continue.
+struct Resume {
+  enum class From { nothing, newest, file };
+  From from = From::nothing;
+  std::filesystem::path file{};  ///< for From::file
+
+  /// "" is nothing, "auto" the newest complete checkpoint of the folder (a fresh start where there
+  /// is none), anything else a file.
+  static Resume parse(const std::string& text);
+};
+
+/// Throws ConfigError, with what to do instead, where a run may not use the folder: without resume
+/// it must be empty or absent; with resume, it must be empty, absent, or the folder of the run that
+/// is resumed, without checkpoints newer than the one chosen.
+void require_usable_folder(const std::filesystem::path& folder, const Resume& resume);
+
+/// A run's folder, made where it is absent, held against other processes while this lives.
+class RunFolder {
+ public:
+  explicit RunFolder(const std::filesystem::path& path);
+
+  std::filesystem::path config() const { return path_ / "config.yaml"; }
+  std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path summary() const { return path_ / "summary.json"; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+
+ private:
+  std::filesystem::path path_;
+  FolderLock lock_;
+};
+
+}  // namespace mobius

@@ -1,0 +1,49 @@
+// One training step and one pass over the test sequences.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "data/task.h"
+#include "nn/language_model.h"
+#include "train/optimizer.h"
+#include "train/score.h"
+
+namespace mobius {
+
+/// The loss or a gradient is not finite. Nothing has been updated.
+class TrainingDiverged : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Counts what a model predicted for the labelled positions of a batch.
+Score score_of(const LossResult& result, const Batch& batch);
+
+/// Adds the gradient of the batch's mean loss over all its labelled positions to the parameters, by
+/// way of `micro_batches` equal parts, one after another: the result is that of the whole batch up
+/// to rounding, however the labels are spread over the parts. Dropout depends on (seed, step, part).
+/// `step` counts from 1, the first. Throws TrainingDiverged, naming it, where the loss is not finite.
+Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
+                           std::uint64_t seed, std::int64_t step);
+
+/// The global gradient norm, as gradient_norm() gives it. Throws TrainingDiverged, naming the step and the
+/// first parameter whose gradient is not finite.
+double finite_gradient_norm(const std::vector<TrainedParameter>& parameters, std::int64_t step);
+
+/// Mean share of queries beyond the resolution limit in the model's last forward pass, over its
+/// layers; nothing where no layer has such a limit.
+std::optional<double> share_beyond_resolution(const LanguageModel& model);
+
+struct Evaluation {
+  Score total;
+  std::vector<Score> groups;  ///< in the order of Task::groups()
+  std::optional<double> share_beyond_resolution;
+};
+/// All test sequences, in batches of batch_size. Draws no random number.
+Evaluation evaluate(const LanguageModel& model, const Task& task, std::int64_t batch_size);
+
+}  // namespace mobius

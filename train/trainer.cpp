@@ -1,0 +1,318 @@
+#include "train/trainer.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "core/backend.h"
+#include "core/parallel.h"
+#include "data/loader.h"
+
+namespace mobius {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr double kRecalled = 0.99;  // the accuracy whose step the summary names
+
+template <typename T>
+void put(std::map<std::string, double>& values, const char* name, const std::optional<T>& value) {
+  if (value) values[name] = static_cast<double>(*value);
+}
+
+template <typename T>
+void get(const std::map<std::string, double>& values, const char* name, std::optional<T>& value) {
+  if (const auto entry = values.find(name); entry != values.end()) {
+    value = static_cast<T>(entry->second);
+  }
+}
+
+double value_or_0(const std::map<std::string, double>& values, const char* name) {
+  const auto entry = values.find(name);
+  return entry == values.end() ? 0 : entry->second;
+}
+
+// The configured thread count, until the end of the scope.
+class ThreadScope {
+ public:
+  explicit ThreadScope(int threads) : before_(num_threads()) {
+    if (threads > 0) set_num_threads(threads);
+  }
+  ~ThreadScope() { set_num_threads(before_); }
+  ThreadScope(const ThreadScope&) = delete;
+  ThreadScope& operator=(const ThreadScope&) = delete;
+
+ private:
+  int before_;
+};
+
+double per_second(std::int64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+void require_same_run(Config& stored, Config& config, const fs::path& path, Progress& progress) {
+  for (const ConfigChange& change : changes(stored, config)) {
+    if (!may_change_on_resume(change.key)) {
+      throw ConfigError("{}: was made with {} = {}, but the configuration says {}", path.string(),
+                        change.key, change.before.empty() ? "(absent)" : change.before,
+                        change.after.empty() ? "(absent)" : change.after);
+    }
+    if (!change.key.starts_with("output.")) {
+      progress.say(fmt::format("resume: {} was {}, now {}", change.key, change.before,
+                               change.after));
+    }
+  }
+}
+
+std::optional<fs::path> find_start(const RunFolder& folder, const Resume& resume,
+                                   Progress& progress) {
+  if (resume.from == Resume::From::nothing) return std::nullopt;
+  if (resume.from == Resume::From::file) return resume.file;
+  const NewestCheckpoint newest = newest_checkpoint(folder.checkpoints());
+  for (const std::string& line : newest.skipped) progress.say("resume: skipped " + line);
+  if (!newest.path) progress.say("resume: no complete checkpoint, starting from step 0");
+  return newest.path;
+}
+
+}  // namespace
+
+std::map<std::string, double> TrainingRecord::to_map() const {
+  std::map<std::string, double> values = {{"train_seconds", train_seconds},
+                                          {"tokens", static_cast<double>(tokens)},
+                                          {"evaluated_step", static_cast<double>(evaluated_step)}};
+  put(values, "best_step", best_step);
+  put(values, "best_value", best_value);
+  put(values, "steps_to_99", steps_to_99);
+  return values;
+}
+
+TrainingRecord TrainingRecord::from_map(const std::map<std::string, double>& values) {
+  TrainingRecord record;
+  record.train_seconds = value_or_0(values, "train_seconds");
+  record.tokens = static_cast<std::int64_t>(value_or_0(values, "tokens"));
+  record.evaluated_step = static_cast<std::int64_t>(value_or_0(values, "evaluated_step"));
+  get(values, "best_step", record.best_step);
+  get(values, "best_value", record.best_value);
+  get(values, "steps_to_99", record.steps_to_99);
+  return record;
+}
+
+Trainer::Trainer(Config& config, Experiment experiment, RunFolder& folder,
+                 const std::optional<fs::path>& start, const Registries& known, Progress& progress)
+    : config_(config),
+      experiment_(std::move(experiment)),
+      folder_(folder),
+      progress_(progress) {
+  if (start) restore(*start, known);
+  first_step_ = step_;
+  write_whole_file(folder_.config(), resolved_yaml(config_));
+  metrics_ = std::make_unique<MetricsLog>(folder_.metrics(), step_);
+}
+
+void Trainer::restore(const fs::path& path, const Registries& known) {
+  const CheckpointHeader header = read_checkpoint_header(path);
+  const auto stored = parse_config(header.config, path.string(), known);
+  require_same_run(*stored, config_, path, progress_);
+  load_checkpoint(path, tensors_of(*experiment_.model, *experiment_.optimizer));
+  experiment_.optimizer->set_steps_taken(header.optimizer_steps);
+  step_ = header.step;
+  record_ = TrainingRecord::from_map(header.progress);
+  if (stored->checkpoint.metric != config_.checkpoint.metric) {
+    record_.best_step.reset();
+    record_.best_value.reset();
+  }
+  progress_.say(fmt::format("resume: step {} from {}", step_, path.string()));
+}
+
+void Trainer::announce() const {
+  progress_.say(fmt::format("{}: {} attention on {}, {} parameters, {} thread{}",
+                            config_.output.dir, config_.attention.name, config_.task.name,
+                            format_count(static_cast<double>(experiment_.model->parameter_count())),
+                            num_threads(), num_threads() == 1 ? "" : "s"));
+}
+
+RunSummary Trainer::run(const StopSignal& stop) {
+  announce();
+  RunStatus status = RunStatus::early_stop;
+  try {
+    if (!was_stopped_early()) status = train(stop);
+  } catch (const TrainingDiverged& error) {
+    write_summary(folder_.summary(), summarize(RunStatus::diverged));
+    const NewestCheckpoint newest = newest_checkpoint(folder_.checkpoints());
+    throw TrainingDiverged("{}; stopped, and kept {}", error.what(),
+                           newest.path ? newest.path->string() : "no checkpoint: none was due yet");
+  }
+  if (status != RunStatus::interrupted && !evaluation_) evaluate_and_log();
+  const RunSummary summary = summarize(status);
+  write_summary(folder_.summary(), summary);
+  return summary;
+}
+
+// Whether the checkpoint this run went on from was an early stop's, by today's settings.
+bool Trainer::was_stopped_early() {
+  if (step_ == 0 || record_.evaluated_step != step_ || !config_.train.early_stop.threshold) {
+    return false;
+  }
+  evaluation_ = evaluate(*experiment_.model, *experiment_.task, config_.train.micro_batch_size());
+  return config_.train.early_stop.is_reached(evaluation_->total);
+}
+
+RunStatus Trainer::train(const StopSignal& stop) {
+  const std::int64_t max_steps = config_.train.max_steps;
+  if (step_ >= max_steps) return RunStatus::finished;
+  const auto make_batch = [this](std::uint64_t step) {
+    return experiment_.task->batch(Split::train, step, config_.train.batch_size);
+  };
+  Prefetcher batches(make_batch, static_cast<std::uint64_t>(step_),
+                     static_cast<std::uint64_t>(max_steps));
+  while (true) {
+    train_step(batches.next());
+    report_step();
+    const bool is_last = step_ == max_steps;
+    const bool is_evaluated = is_last || is_due(config_.eval.every);
+    const bool is_good_enough = is_evaluated && evaluate_and_log();
+    const bool is_stopped = !is_last && !is_good_enough && stop.is_requested();
+    if (is_last || is_good_enough || is_stopped || is_due(config_.checkpoint.every)) save_step();
+    if (is_good_enough) return RunStatus::early_stop;
+    if (is_last) return RunStatus::finished;
+    if (is_stopped) return RunStatus::interrupted;
+  }
+}
+
+void Trainer::train_step(const Batch& batch) {
+  const auto begin = Clock::now();
+  const TrainOptions& train = config_.train;
+  experiment_.model->zero_grad();
+  batch_score_ = accumulate_gradients(*experiment_.model, batch, train.accumulation_steps,
+                                      train.seed, step_ + 1);
+  const auto& parameters = experiment_.optimizer->parameters();
+  grad_norm_ = finite_gradient_norm(parameters, step_ + 1);
+  if (train.clip_grad_norm) clip_gradients(parameters, grad_norm_, *train.clip_grad_norm);
+  learning_rate_ = learning_rate(config_.schedule, config_.optimizer->lr, step_, train.max_steps);
+  experiment_.optimizer->step(learning_rate_);
+  ++step_;
+
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  const std::int64_t tokens = batch.inputs.numel();
+  record_.train_seconds += seconds;
+  record_.tokens += tokens;
+  logged_seconds_ += seconds;
+  logged_tokens_ += tokens;
+}
+
+void Trainer::report_step() {
+  const double tokens_per_s = per_second(logged_tokens_, logged_seconds_);
+  const double elapsed = std::chrono::duration<double>(Clock::now() - started_).count();
+  const auto done = static_cast<double>(step_ - first_step_);
+  const auto left = static_cast<double>(config_.train.max_steps - step_);
+  const bool is_logged = is_due(config_.train.log_every);
+  progress_.show({.step = step_,
+                  .max_steps = config_.train.max_steps,
+                  .loss = batch_score_.loss(),
+                  .accuracy = batch_score_.accuracy(),
+                  .tokens_per_s = tokens_per_s,
+                  .seconds_left = elapsed / done * left},
+                 is_logged);
+  if (!is_logged) return;
+  metrics_->write({.step = step_,
+                   .split = "train",
+                   .loss = batch_score_.loss(),
+                   .accuracy = batch_score_.accuracy(),
+                   .lr = learning_rate_,
+                   .grad_norm = grad_norm_,
+                   .tokens_per_s = tokens_per_s,
+                   .share_beyond_resolution = share_beyond_resolution(*experiment_.model),
+                   .groups = {}});
+  logged_seconds_ = 0;
+  logged_tokens_ = 0;
+}
+
+// Scores the test sequences; whether that is good enough to stop.
+bool Trainer::evaluate_and_log() {
+  evaluation_ = evaluate(*experiment_.model, *experiment_.task, config_.train.micro_batch_size());
+  const Score& total = evaluation_->total;
+  if (record_.evaluated_step != step_) {  // else a resumed run has its line already
+    metrics_->write({.step = step_,
+                     .split = "test",
+                     .loss = total.loss(),
+                     .accuracy = total.accuracy(),
+                     .lr = {},
+                     .grad_norm = {},
+                     .tokens_per_s = {},
+                     .share_beyond_resolution = evaluation_->share_beyond_resolution,
+                     .groups = named_groups()});
+    progress_.say(fmt::format("step {}/{}  test loss {:.4f}  test accuracy {:.2f}%", step_,
+                              config_.train.max_steps, total.loss(), 100 * total.accuracy()));
+    note_test_score(total);
+  }
+  return config_.train.early_stop.is_reached(total);
+}
+
+void Trainer::note_test_score(const Score& score) {
+  record_.evaluated_step = step_;
+  if (!record_.steps_to_99 && score.accuracy() >= kRecalled) record_.steps_to_99 = step_;
+  const Metric metric = config_.checkpoint.metric;
+  const double value = value_of(metric, score);
+  if (record_.best_value && !is_better(metric, value, *record_.best_value)) return;
+  record_.best_value = value;
+  record_.best_step = step_;
+  if (config_.checkpoint.keep_best) save(folder_.checkpoints() / "best.h5");
+}
+
+void Trainer::save(const fs::path& path) const {
+  CheckpointHeader header;
+  header.step = step_;
+  header.seed = config_.train.seed;
+  header.config = resolved_yaml(config_);
+  header.optimizer_steps = experiment_.optimizer->steps_taken();
+  header.progress = record_.to_map();
+  save_checkpoint(path, header, tensors_of(*experiment_.model, *experiment_.optimizer));
+}
+
+void Trainer::save_step() {
+  save(checkpoint_path(folder_.checkpoints(), step_));
+  prune_checkpoints(folder_.checkpoints(), config_.checkpoint.keep_last);
+}
+
+std::vector<std::pair<std::string, Score>> Trainer::named_groups() const {
+  std::vector<std::pair<std::string, Score>> groups;
+  for (std::size_t i = 0; i < evaluation_->groups.size(); ++i) {
+    groups.emplace_back(experiment_.task->groups()[i], evaluation_->groups[i]);
+  }
+  return groups;
+}
+
+RunSummary Trainer::summarize(RunStatus status) const {
+  RunSummary summary;
+  summary.status = status;
+  summary.step = step_;
+  if (evaluation_) {
+    summary.test = evaluation_->total;
+    summary.groups = named_groups();
+  }
+  summary.best_step = record_.best_step;
+  summary.best_value = record_.best_value;
+  summary.steps_to_99 = record_.steps_to_99;
+  summary.loss_floor = experiment_.task->loss_floor();
+  summary.parameters = experiment_.model->parameter_count();
+  summary.train_seconds = record_.train_seconds;
+  summary.step_ms = step_ == 0 ? 0 : 1000 * record_.train_seconds / static_cast<double>(step_);
+  summary.tokens_per_s = per_second(record_.tokens, record_.train_seconds);
+  summary.peak_bytes = allocator_for({}).stats().peak;
+  summary.threads = num_threads();
+  return summary;
+}
+
+RunSummary run_training(Config& config, const Resume& resume, const Registries& known,
+                        Progress& progress, const StopSignal& stop) {
+  const fs::path path = config.output.dir;
+  require_usable_folder(path, resume);
+  const ThreadScope threads(config.train.threads);
+  Experiment experiment = build_experiment(config);
+  RunFolder folder(path);
+  const std::optional<fs::path> start = find_start(folder, resume, progress);
+  return Trainer(config, std::move(experiment), folder, start, known, progress).run(stop);
+}
+
+}  // namespace mobius

@@ -1,0 +1,94 @@
+// Trains the model that a configuration describes, and keeps the run's folder.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "train/checkpoint.h"
+#include "train/config.h"
+#include "train/experiment.h"
+#include "train/metrics.h"
+#include "train/progress.h"
+#include "train/run_folder.h"
+#include "train/step.h"
+#include "train/stop_signal.h"
+
+namespace mobius {
+
+/// What a run has measured so far. A checkpoint carries it, so that a resumed run reports as one
+/// that was never interrupted.
+struct TrainingRecord {
+  double train_seconds = 0;
+  std::int64_t tokens = 0;
+  std::int64_t evaluated_step = 0;  ///< of the last evaluation; 0: none yet
+  std::optional<std::int64_t> best_step;
+  std::optional<double> best_value;  ///< of checkpoint.metric
+  std::optional<std::int64_t> steps_to_99;
+
+  std::map<std::string, double> to_map() const;
+  static TrainingRecord from_map(const std::map<std::string, double>& values);
+};
+
+/// One run, from its first step or from a checkpoint.
+class Trainer {
+ public:
+  /// Takes the folder over: writes config.yaml and goes on with metrics.jsonl. `start` is the
+  /// checkpoint to go on from; the experiment's tensors are filled from it. Throws ConfigError where
+  /// its configuration differs in what makes a run what it is.
+  Trainer(Config& config, Experiment experiment, RunFolder& folder,
+          const std::optional<std::filesystem::path>& start, const Registries& known,
+          Progress& progress);
+
+  /// Trains until the configured end or a stop signal, then saves a checkpoint and summary.json.
+  /// Throws TrainingDiverged where a loss or gradient is not finite; the parameters are then those
+  /// of the step before.
+  RunSummary run(const StopSignal& stop);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void restore(const std::filesystem::path& path, const Registries& known);
+  void announce() const;
+  bool was_stopped_early();
+  RunStatus train(const StopSignal& stop);
+  void train_step(const Batch& batch);
+  void report_step();
+  bool evaluate_and_log();
+  void note_test_score(const Score& score);
+  void save(const std::filesystem::path& path) const;
+  void save_step();
+  RunSummary summarize(RunStatus status) const;
+  std::vector<std::pair<std::string, Score>> named_groups() const;
+  bool is_due(std::int64_t every) const { return every > 0 && step_ % every == 0; }
+
+  Config& config_;
+  Experiment experiment_;
+  RunFolder& folder_;
+  Progress& progress_;
+
+  std::int64_t step_ = 0;  // done
+  TrainingRecord record_;
+  std::optional<Evaluation> evaluation_;
+  std::unique_ptr<MetricsLog> metrics_;
+
+  // Of the last step.
+  Score batch_score_;
+  double learning_rate_ = 0;
+  double grad_norm_ = 0;
+
+  // Since the last line of metrics, and since this process began.
+  double logged_seconds_ = 0;
+  std::int64_t logged_tokens_ = 0;
+  std::int64_t first_step_ = 0;
+  Clock::time_point started_ = Clock::now();
+};
+
+/// The whole of `mobius train`: checks the folder, builds, resumes, trains.
+RunSummary run_training(Config& config, const Resume& resume, const Registries& known,
+                        Progress& progress, const StopSignal& stop);
+
+}  // namespace mobius
