@@ -1,0 +1,243 @@
+#include "operations.h"
+
+#include <optional>
+
+#include "autograd/ops.h"
+#include "core/error.h"
+#include "nn/attention/conformal.h"
+#include "nn/attention/softmax.h"
+#include "nn/language_model.h"
+
+namespace mobius::golden {
+
+namespace {
+
+template <class T>
+T named(const std::string& name, const std::map<std::string, T>& values) {
+  const auto found = values.find(name);
+  if (found == values.end()) throw Error("golden: unknown choice '{}'", name);
+  return found->second;
+}
+
+ConformalWeight weight_of(const Arguments& a) {
+  return named<ConformalWeight>(a.text("weight"), {{"newton", ConformalWeight::newton},
+                                                   {"poisson", ConformalWeight::poisson},
+                                                   {"jacobian", ConformalWeight::jacobian},
+                                                   {"custom", ConformalWeight::custom}});
+}
+
+ConformalNormalize normalize_of(const Arguments& a) {
+  return named<ConformalNormalize>(a.text("normalize"),
+                                   {{"none", ConformalNormalize::none},
+                                    {"analytic", ConformalNormalize::analytic},
+                                    {"empirical", ConformalNormalize::empirical}});
+}
+
+// The files state s and gamma in every case; only a custom weight takes them.
+ConformalKernel kernel_of(const Arguments& a, std::int64_t d) {
+  const ConformalWeight weight = weight_of(a);
+  if (weight != ConformalWeight::custom) return conformal_kernel(weight, d);
+  return conformal_kernel(weight, d, a.number("s"), a.number("gamma"));
+}
+
+AttentionMask mask_of(const Arguments& a) {
+  return {.causal = a.flag("causal"), .mask = a.has("mask") ? a.tensor("mask") : Tensor()};
+}
+
+Variable parameter_of(const Module& module, const std::string& name) {
+  for (const Module::NamedParameter& parameter : module.parameters())
+    if (parameter.name == name) return parameter.value;
+  throw Error("golden: the module has no parameter '{}'", name);
+}
+
+// An attention layer without biases; its initial values are about to be overwritten.
+std::shared_ptr<Attention> build_layer(const AttentionOptions& options, const Arguments& a,
+                                       bool use_rope) {
+  return options.build(
+      {.d_model = a["x"].size(-1),
+       .n_heads = a.integer("n_heads"),
+       .bias = false,
+       .rope = use_rope,
+       .rope_base = 10000,
+       .init = Initializer(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(), Device{}),
+       .output_scale = 1});
+}
+
+// ---- parts
+
+Outputs run_rope(Arguments& a) {
+  return {{"y", rope(a["x"], a.number("base"), a.integer("offset"))}};
+}
+
+Outputs run_rms_norm(Arguments& a) {
+  return {{"y", rms_norm(a["x"], a["weight"], a.number("eps"))}};
+}
+
+Outputs run_layer_norm(Arguments& a) {
+  return {{"y", layer_norm(a["x"], a["weight"], a["bias"], a.number("eps"))}};
+}
+
+Outputs run_swiglu(Arguments& a) {
+  const Initializer init(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(), Device{});
+  const SwigluMlp mlp(init, {.d_model = a["w_gate"].size(1),
+                             .d_ff = a["w_gate"].size(0),
+                             .bias = false,
+                             .output_scale = 1});
+  for (const std::string name : {"w_gate", "w_up", "w_down"})
+    a.load(name, parameter_of(mlp, name + ".weight"));
+  return {{"y", mlp.forward(a["x"])}};
+}
+
+Outputs run_cross_entropy(Arguments& a) {
+  return {{"loss", cross_entropy(a["logits"], a.tensor("labels")).loss}};
+}
+
+Outputs run_adamw(Arguments& a) {
+  const Tensor p = a.tensor("p0").clone();
+  const Tensor m = p.zeros_like(), v = p.zeros_like();
+  const Tensor& grads = a.tensor("grads");
+  for (std::int64_t step = 0; step < grads.size(0); ++step) {
+    const Tensor grad = grads.slice(0, step, step + 1).squeeze(0).contiguous();
+    backend_for(p.device())
+        .adamw({.lr = a.number("lr"),
+                .beta1 = a.number("beta1"),
+                .beta2 = a.number("beta2"),
+                .eps = a.number("eps"),
+                .weight_decay = a.number("weight_decay"),
+                .step = step + 1},
+               grad, p, m, v);
+  }
+  return {{"p", Variable(p)}};
+}
+
+// ---- geometry
+
+Outputs run_log_normalizer(Arguments& a) {
+  return {{"log_z", log_normalizer(a["r"], kernel_of(a, a.integer("d")))}};
+}
+
+Outputs run_beta_to_radius(Arguments& a) {
+  return {{"r", beta_to_radius(a["beta"], kernel_of(a, a.integer("d")).s).r}};
+}
+
+Outputs run_jspace_embed(Arguments& a) {
+  const ConformalKernel kernel = kernel_of(a, a.integer("d"));
+  const BallPoints points = embed_in_ball(a["q"], a["k"], a["alpha"], kernel.s);
+  return {{"r", points.radius.r}, {"qhat", points.qhat}, {"zeta", points.zeta}};
+}
+
+Outputs run_resolution_limit(Arguments& a) {
+  const double s = kernel_of(a, a.integer("d")).s;
+  const double limit = resolution_limit(a.number("delta"), a.number("n"), s);
+  return {{"r_n", Variable(Tensor::full({1}, limit, a.dtype()))}};
+}
+
+// ---- attention
+
+Outputs run_softmax_attention(Arguments& a) {
+  return {{"out", softmax_attention(a["q"], a["k"], a["v"], mask_of(a))}};
+}
+
+Outputs run_conformal_attention(Arguments& a) {
+  return {{"out", conformal_attention(a["q"], a["k"], a["v"], a["alpha"],
+                                      kernel_of(a, a["q"].size(-1)), normalize_of(a), mask_of(a))}};
+}
+
+Outputs run_conformal_mha(Arguments& a) {
+  ConformalOptions options;
+  options.weight = weight_of(a);
+  options.normalize = normalize_of(a);
+  const std::shared_ptr<Attention> layer = build_layer(options, a, a.flag("rope"));
+  a.load("w_qkv", parameter_of(*layer, "qkv.weight"));
+  a.load("w_proj", parameter_of(*layer, "proj.weight"));
+  a.load("raw_alpha", parameter_of(*layer, "raw_alpha"));
+  return {{"out", layer->forward(a["x"], mask_of(a), {})}};
+}
+
+// q, k and v stand in one matrix here, in three in the file.
+void load_qkv(Arguments& a, const std::string& prefix, const Variable& qkv) {
+  const std::int64_t d_model = qkv.size(1);
+  a.load(prefix + "w_q", qkv, 0);
+  a.load(prefix + "w_k", qkv, d_model);
+  a.load(prefix + "w_v", qkv, 2 * d_model);
+}
+
+Outputs run_attention_layer(Arguments& a) {
+  const std::shared_ptr<Attention> layer =
+      build_layer(SoftmaxOptions(), a, a.text("position") == "rope");
+  load_qkv(a, "", parameter_of(*layer, "qkv.weight"));
+  a.load("w_o", parameter_of(*layer, "proj.weight"));
+  return {{"out", layer->forward(a["x"], mask_of(a), {})}};
+}
+
+bool is_attention_layer_missing(const Arguments& a) {
+  const std::string& position = a.text("position");
+  return a.text("kind") != "softmax" || (position != "rope" && position != "none");
+}
+
+// ---- the whole model
+
+Outputs run_language_model(Arguments& a) {
+  ModelOptions options;
+  options.d_model = a.integer("d_model");
+  options.n_layers = a.integer("n_layers");
+  options.n_heads = a.integer("n_heads");
+  options.d_ff = a.integer("d_ff");
+  options.mlp = MlpKind::swiglu;
+  options.norm = NormKind::rms_norm;
+  options.positions = Positions::rope;
+  options.bias = false;
+  options.tied_head = false;
+  const LanguageModel model(options, SoftmaxOptions(), a.integer("vocab"),
+                            a.tensor("tokens").size(1), /*init_seed=*/0, a.dtype());
+
+  a.load("embed", parameter_of(model, "embedding.weight"));
+  a.load("final_norm_weight", parameter_of(model, "final_norm.weight"));
+  a.load("final_norm_bias", parameter_of(model, "final_norm.bias"));
+  a.load("lm_head", parameter_of(model, "head.weight"));
+  for (std::int64_t layer = 0; layer < options.n_layers; ++layer) {
+    const std::string block = fmt::format("blocks.{}.", layer), in = fmt::format("l{}_", layer);
+    a.load(in + "attn_norm", parameter_of(model, block + "attention_norm.weight"));
+    load_qkv(a, in, parameter_of(model, block + "attention.qkv.weight"));
+    a.load(in + "w_o", parameter_of(model, block + "attention.proj.weight"));
+    a.load(in + "mlp_norm", parameter_of(model, block + "mlp_norm.weight"));
+    for (const std::string name : {"w_gate", "w_up", "w_down"})
+      a.load(in + name, parameter_of(model, block + "mlp." + name + ".weight"));
+  }
+  const Tensor& tokens = a.tensor("tokens");
+  return {{"logits", model.logits(tokens, {})},
+          {"loss", model.loss(tokens, a.tensor("labels"), {}).loss}};
+}
+
+bool is_language_model_missing(const Arguments& a) { return a.text("kind") != "softmax"; }
+
+}  // namespace
+
+const std::map<std::string, Operation>& operations() {
+  static const std::map<std::string, Operation> table = {
+      {"adamw", {run_adamw}},
+      {"attention_layer", {run_attention_layer, is_attention_layer_missing}},
+      {"beta_to_radius", {run_beta_to_radius}},
+      {"conformal_attention", {run_conformal_attention}},
+      {"conformal_mha", {run_conformal_mha}},
+      {"cross_entropy", {run_cross_entropy}},
+      {"exact_attention", {}},
+      {"hierarchical_attention", {}},
+      {"jspace_embed", {run_jspace_embed}},
+      {"landmark_basis", {}},
+      {"language_model", {run_language_model, is_language_model_missing}},
+      {"layer_norm", {run_layer_norm}},
+      {"linear_attention", {}},
+      {"log_normalizer", {run_log_normalizer}},
+      {"performer_attention", {}},
+      {"resolution_limit", {run_resolution_limit}},
+      {"rms_norm", {run_rms_norm}},
+      {"rope", {run_rope}},
+      {"softmax_attention", {run_softmax_attention}},
+      {"sparse_attention", {}},
+      {"swiglu", {run_swiglu}},
+  };
+  return table;
+}
+
+}  // namespace mobius::golden
