@@ -74,7 +74,8 @@ void copy_tiles(Dims dims, std::size_t dense, const From* from, To* to) {
         const std::int64_t n = std::min(tile, columns.size - j);
         for (std::int64_t i = first; i < last; ++i)
           copy_row(from + offsets[0] + i * rows.strides[0] + j * columns.strides[0],
-                   columns.strides[0], to + offsets[1] + i * rows.strides[1] + j * columns.strides[1],
+                   columns.strides[0],
+                   to + offsets[1] + i * rows.strides[1] + j * columns.strides[1],
                    columns.strides[1], n);
       }
     }

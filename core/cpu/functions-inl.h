@@ -308,7 +308,8 @@ struct Clamp {
 /// Calls fn with the function object of `power`.
 template <class Fn>
 void with_power(double exponent, Fn&& fn) {
-  if (std::nearbyint(exponent) == exponent && std::abs(exponent) <= functions::IntegerPower::largest)
+  if (std::nearbyint(exponent) == exponent &&
+      std::abs(exponent) <= functions::IntegerPower::largest)
     return fn(functions::IntegerPower{static_cast<int>(exponent)});
   if (exponent == 0.5) return fn(functions::Sqrt{});
   fn(functions::Power{exponent});

@@ -14,8 +14,8 @@ namespace {
 
 struct Isa {
   std::string_view name;
-  std::int64_t highway;      // the target it stands for
-  std::int64_t better;       // targets to keep Highway from choosing
+  std::int64_t highway;  // the target it stands for
+  std::int64_t better;   // targets to keep Highway from choosing
   dnnl_cpu_isa_t dnnl_limit;
 };
 

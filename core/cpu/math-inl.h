@@ -142,35 +142,40 @@ HWY_INLINE V softplus(D d, V x) {
   return hn::Add(above, hn::Log1p(d, exp(d, hn::Neg(hn::Abs(x)))));
 }
 
-// The tail of the standard normal distribution is Phi(-a) = e^(-a^2/2) u P(2u - 1), u = 4 / (a + 4),
-// for a >= 0. The factor beside the exponential is smooth on u in [0, 1], infinity included, so
+// The tail of the standard normal distribution is Phi(-a) = e^(-a^2/2) u P(2u - 1), u = 4 / (a +
+// 4), for a >= 0. The factor beside the exponential is smooth on u in [0, 1], infinity included, so
 // that one polynomial serves the whole half line: the idea of M. M. Shepherd and J. G. Laframboise,
 // "Chebyshev approximation of (1 + 2x) exp(x^2) erfc(x) in 0 <= x < infinity", Math. Comp. 36
-// (1981) 249-253. P interpolates at the Chebyshev nodes, computed with 50 digits; its relative error
-// is 4e-9 for f32 and, with a zero appended to make the number of terms even, 1.2e-17 for f64.
+// (1981) 249-253. P interpolates at the Chebyshev nodes, computed with 50 digits; its relative
+// error is 4e-9 for f32 and, with a zero appended to make the number of terms even, 1.2e-17 for
+// f64.
 template <class T>
 struct NormalTail;
 
 template <>
 struct NormalTail<float> {
   static constexpr std::array<float, 12> coefficients{
-      0.1888212826f,    0.1519741601f,     0.0967843486f,    0.04663049623f,
-      0.015099161f,     0.001884672195f,   -8.699857565e-4f, -4.060619093e-4f,
-      3.341010656e-5f,  5.444276641e-5f,   -4.314980731e-7f, -5.494760854e-6f};
+      0.1888212826f,   0.1519741601f,   0.0967843486f,    0.04663049623f,
+      0.015099161f,    0.001884672195f, -8.699857565e-4f, -4.060619093e-4f,
+      3.341010656e-5f, 5.444276641e-5f, -4.314980731e-7f, -5.494760854e-6f};
 };
 
 template <>
 struct NormalTail<double> {
   static constexpr std::array<double, 26> coefficients{
-      0.1888212826039378733,    0.1519741604929730786,    0.09678435018555363418,
-      0.04663046448990883095,   0.01509914372273401777,   0.001885047241854891307,
-      -8.699230918471039365e-4, -4.077046169516111314e-4, 3.333607817507695937e-5,
-      5.777375499800161881e-5,  -4.77066271335669679e-7,  -8.786280640031453158e-6,
-      1.791815994676253927e-7,  1.480409700494704082e-6,  -1.574993566291055447e-7,
-      -2.562081265236580762e-7, 6.817940208155962862e-8,  3.995669152609669327e-8,
-      -2.178323655366872602e-8, -4.470468102375854073e-9, 5.401106710680101218e-9,
-      1.505250931987869122e-10, -9.495104649893623273e-10, 2.935526884811766418e-11,
-      8.789231066702325171e-11, 0.0};
+      0.1888212826039378733,     0.1519741604929730786,
+      0.09678435018555363418,    0.04663046448990883095,
+      0.01509914372273401777,    0.001885047241854891307,
+      -8.699230918471039365e-4,  -4.077046169516111314e-4,
+      3.333607817507695937e-5,   5.777375499800161881e-5,
+      -4.77066271335669679e-7,   -8.786280640031453158e-6,
+      1.791815994676253927e-7,   1.480409700494704082e-6,
+      -1.574993566291055447e-7,  -2.562081265236580762e-7,
+      6.817940208155962862e-8,   3.995669152609669327e-8,
+      -2.178323655366872602e-8,  -4.470468102375854073e-9,
+      5.401106710680101218e-9,   1.505250931987869122e-10,
+      -9.495104649893623273e-10, 2.935526884811766418e-11,
+      8.789231066702325171e-11,  0.0};
 };
 
 /// The standard normal distribution function Phi = (1 + erf(x / sqrt 2)) / 2, without cancellation

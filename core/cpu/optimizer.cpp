@@ -32,8 +32,8 @@ struct AdamWUpdate {
   template <class D, class Access>
   HWY_INLINE void operator()(D d, Access access, std::int64_t i) const {
     const auto g = access.load(grad + i), p = access.load(parameter + i);
-    const auto new_m = hn::MulAdd(constant(d, s.beta1), access.load(m + i),
-                                  hn::Mul(constant(d, 1 - s.beta1), g));
+    const auto new_m =
+        hn::MulAdd(constant(d, s.beta1), access.load(m + i), hn::Mul(constant(d, 1 - s.beta1), g));
     const auto new_v = hn::MulAdd(constant(d, s.beta2), access.load(v + i),
                                   hn::Mul(constant(d, 1 - s.beta2), hn::Mul(g, g)));
     const auto m_hat = hn::Mul(new_m, constant(d, unbias_m));
@@ -86,11 +86,10 @@ void adamw_chunk(const AdamWStep& s, const Tensor& grad, const Tensor& parameter
   dispatch_real("adamw", parameter.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const auto step = static_cast<double>(s.step);
-    for_vectors<T>(end - begin,
-                   AdamWUpdate<T>{s, 1 / (1 - std::pow(s.beta1, step)),
-                                  1 / (1 - std::pow(s.beta2, step)), grad.data<T>() + begin,
-                                  parameter.data<T>() + begin, m.data<T>() + begin,
-                                  v.data<T>() + begin});
+    for_vectors<T>(end - begin, AdamWUpdate<T>{s, 1 / (1 - std::pow(s.beta1, step)),
+                                               1 / (1 - std::pow(s.beta2, step)),
+                                               grad.data<T>() + begin, parameter.data<T>() + begin,
+                                               m.data<T>() + begin, v.data<T>() + begin});
   });
 }
 

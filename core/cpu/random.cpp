@@ -46,7 +46,9 @@ HWY_INLINE Product<V> multiply(D d, V a, V b) {
 /// Stores the words of consecutive blocks, one a lane, from block `first` on.
 template <class D>
 HWY_INLINE void philox_blocks(D d, RngKey key, std::uint64_t first, std::uint32_t* words) {
-  const auto set = [d](std::uint64_t value) { return hn::Set(d, static_cast<std::uint32_t>(value)); };
+  const auto set = [d](std::uint64_t value) {
+    return hn::Set(d, static_cast<std::uint32_t>(value));
+  };
   const auto start = set(first);
   auto c0 = hn::Add(start, hn::Iota(d, 0));
   const auto carry = hn::IfThenElseZero(hn::Lt(c0, start), set(1));

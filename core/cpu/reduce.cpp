@@ -104,7 +104,8 @@ void add_rows(const T* x, std::int64_t rows, std::int64_t columns, std::int64_t 
       hn::StoreU(sum, d, sums + c);
     }
     for (; c < columns; ++c) {
-      for (std::int64_t k = 0; k < count(); ++k) sums[c] += static_cast<double>(row[k * stride + c]);
+      for (std::int64_t k = 0; k < count(); ++k)
+        sums[c] += static_cast<double>(row[k * stride + c]);
     }
   };
   std::int64_t r = 0;
@@ -325,11 +326,13 @@ void sum_middle(const Tensor& x, std::int64_t outer, std::int64_t reduced, std::
     double sums[column_block];
     for (std::int64_t i = begin; i < end; ++i) {
       const ColumnTask t = tasks[i];
-      double* to = whole ? sums : &partial[static_cast<std::size_t>(
-                                      (t.group * tasks.parts + t.part) * inner + t.column)];
+      double* to = whole ? sums
+                         : &partial[static_cast<std::size_t>(
+                               (t.group * tasks.parts + t.part) * inner + t.column)];
       HWY_DYNAMIC_DISPATCH(sum_rows_of)
       (x, (t.group * reduced + t.row) * inner + t.column, t.rows, t.columns, inner, to);
-      if (whole) HWY_DYNAMIC_DISPATCH(store_chunk)(sums, t.columns, out, t.group * inner + t.column);
+      if (whole)
+        HWY_DYNAMIC_DISPATCH(store_chunk)(sums, t.columns, out, t.group * inner + t.column);
     }
   };
   parallel_for(outer * tasks.per_group(), ceil_div(tasks.rows, reduced), run);

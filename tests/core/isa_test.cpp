@@ -1,0 +1,55 @@
+#include "core/cpu/isa.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "core/backend.h"
+#include "core/error.h"
+
+namespace mobius {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+class IsaEnvironment : public ::testing::Test {
+ protected:
+  IsaEnvironment() {
+    if (const char* value = std::getenv("MOBIUS_ISA")) before_ = value;
+  }
+  ~IsaEnvironment() override {
+    if (before_)
+      setenv("MOBIUS_ISA", before_->c_str(), 1);
+    else
+      unsetenv("MOBIUS_ISA");
+  }
+
+  std::optional<std::string> before_;
+};
+
+TEST_F(IsaEnvironment, IsHonoured) {
+  backend_for({});
+  if (before_ == "avx2")
+    EXPECT_EQ(isa_name(), "AVX2");
+  else if (before_ == "avx512")
+    EXPECT_EQ(isa_name(), "AVX3");
+  else
+    EXPECT_THAT(isa_name(), AnyOf("AVX2", "AVX3"));
+}
+
+TEST_F(IsaEnvironment, UnknownValueIsAnError) {
+  setenv("MOBIUS_ISA", "sse9", 1);
+  try {
+    choose_isa();
+    FAIL() << "sse9 was accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("expected avx2 or avx512, got 'sse9'"));
+  }
+}
+
+}  // namespace
+}  // namespace mobius
