@@ -128,7 +128,8 @@ def main():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--dropout", type=float, default=0.1, help="after the embedding")
     parser.add_argument("--head", choices=("all", "labelled"), default="all", help="the positions that get logits")
-    parser.add_argument("--attention", choices=("sdpa", "explicit"), default="sdpa")
+    parser.add_argument("--attention", choices=("explicit", "sdpa"), default="explicit",
+                        help="composed, or the fused function (slower at these sizes)")
     parser.add_argument("--compile", action="store_true", help="torch.compile the forward pass and the loss")
     args = parser.parse_args()
 
