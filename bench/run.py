@@ -17,6 +17,7 @@ import glob
 import json
 import os
 import pathlib
+import resource
 import statistics
 import subprocess
 import sys
@@ -69,13 +70,20 @@ def peer_environment(jemalloc):
 
 
 def run_contender(command, environment):
-    """The JSON object on the last line of the command's output; None, with a message, where it fails."""
+    """The JSON object on the last line of the command's output, and `others`, the number of cores that other processes
+    used meanwhile; None, with a message, where it fails."""
+    def others_seconds():
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return busy_seconds() - children.ru_utime - children.ru_stime
+
+    others, begin = others_seconds(), time.monotonic()
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    others = (others_seconds() - others) / (time.monotonic() - begin)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         print(f"failed ({done.returncode}): {' '.join(map(str, command))}: {last}", file=sys.stderr)
         return None
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    return {**json.loads(done.stdout.strip().splitlines()[-1]), "others": round(others, 2)}
 
 
 def contenders(args):
@@ -109,7 +117,8 @@ def measure(args):
             result = run_contender(command, environment)
             if result:
                 results.setdefault(result["name"], []).append(result)
-                print(f"round {number + 1}/{args.rounds}  {result['name']}: {result['ms']:.1f} ms", flush=True)
+                disturbed = f"  (others used {result['others']} cores)" if result["others"] > 0.2 else ""
+                print(f"round {number + 1}/{args.rounds}  {result['name']}: {result['ms']:.1f} ms{disturbed}", flush=True)
     return results
 
 
