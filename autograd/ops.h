@@ -89,6 +89,13 @@ Variable linear_activation(const Variable& x, const Variable& weight, const Vari
 Variable masked_softmax(const Variable& scores, double scale, const AttentionMask& mask);
 Variable rope(const Variable& x, double base, std::int64_t offset = 0);
 
+/// Fused attention: shapes and formulas in core/attention.h. Fields that core/attention.h allows to
+/// be undefined may be undefined here.
+struct AttentionVariables {
+  Variable q, k, v, key_bias, distance_bias, curvature, log_factor;
+};
+Variable attention(const AttentionSpec& spec, const AttentionVariables& inputs);
+
 // ---- norms (norm_ops.cpp)
 Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
 Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias,

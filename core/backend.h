@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/allocator.h"
+#include "core/attention.h"
 #include "core/device.h"
 #include "core/rng.h"
 #include "core/tensor.h"
@@ -50,12 +51,6 @@ struct Unary {
 
 enum class BinaryOp { add, sub, mul, div, maximum, minimum };
 enum class CompareOp { less, less_equal, equal };
-
-/// Which keys a query sees: j <= i + (n_k - n_q) when causal, and mask[i, j] != 0 when given.
-struct AttentionMask {
-  bool causal = false;
-  Tensor mask;  // undefined, or u8, broadcastable to [..., n_q, n_k]
-};
 
 /// What follows a matrix product, applied while the result is still in cache: C = act(A B + bias).
 enum class Activation { none, relu, silu, gelu, gelu_tanh };
@@ -143,6 +138,17 @@ class Backend {
                                 const Tensor& grad_scores) = 0;
   /// allowed[..., n_q, n_k] (u8): what `mask` lets each query see.
   virtual void materialize_mask(const AttentionMask& mask, const Tensor& allowed) = 0;
+
+  // ---- fused attention (core/attention.h)
+  /// out[B, H, Nq, Dv] is strided except along its last dimension. lse[B, H, Nq]: log of the sum of
+  /// the weights (infinity where no key is seen), kept for the backward pass; undefined without
+  /// a softmax.
+  virtual void attention(const AttentionSpec& spec, const AttentionInputs& inputs,
+                         const Tensor& out, const Tensor& lse) = 0;
+  /// Writes the gradients that are defined; q, k and v always are. grad_out is as strided as out.
+  virtual void attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
+                                  const Tensor& out, const Tensor& lse, const Tensor& grad_out,
+                                  const AttentionGrads& grads) = 0;
 
   // ---- norms over the last dimension; statistics in double
   /// y = weight x / sqrt(mean(x^2) + eps); rstd[R] (f64) is kept for the backward pass.

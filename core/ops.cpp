@@ -333,7 +333,10 @@ Tensor masked_softmax(const Tensor& scores, double scale, const AttentionMask& m
   }
   require_mask_fits("masked_softmax", mask, scores.shape());
   AttentionMask expanded = mask;
-  if (mask.mask.defined()) expanded.mask = mask.mask.expand(scores.shape());
+  if (mask.window > 0) {
+    expanded = {.mask = materialize_mask(mask, scores.size(-2), scores.size(-1), scores.device())};
+  }
+  if (expanded.mask.defined()) expanded.mask = expanded.mask.expand(scores.shape());
   const Tensor dense = scores.contiguous();
   Tensor weights = dense.empty_like();
   backend_of(scores).masked_softmax(dense, scale, expanded, weights);
@@ -361,6 +364,87 @@ Tensor materialize_mask(const AttentionMask& mask, std::int64_t n_q, std::int64_
   Tensor allowed = Tensor::empty(shape, DType::u8, device);
   backend_for(device).materialize_mask(expanded, allowed);
   return allowed;
+}
+
+// ---- fused attention
+
+namespace {
+
+Tensor with_dense_rows(const Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
+
+void require_optional(std::string_view what, const Tensor& x, const Tensor& q,
+                      const Shape& expected) {
+  if (!x.defined()) return;
+  require_same_kind("attention", q, x);
+  require_shape("attention", what, x, expected);
+}
+
+// Shapes and types checked; rows made dense.
+AttentionInputs checked(const AttentionSpec& spec, AttentionInputs in) {
+  require_same_kind("attention", in.q, in.k);
+  require_same_kind("attention", in.q, in.v);
+  const bool fits = in.q.ndim() == 4 && in.k.ndim() == 4 && in.v.ndim() == 4 &&
+                    in.q.size(0) == in.k.size(0) && in.q.size(3) == in.k.size(3) &&
+                    in.k.size(1) > 0 && in.q.size(1) % in.k.size(1) == 0;
+  const Shape kv = fits ? Shape{in.k.size(0), in.k.size(1), in.k.size(2), in.v.size(3)} : Shape{};
+  if (!fits || in.v.shape() != kv) {
+    throw ShapeError(
+        "attention: q {}, k {}, v {}: expected [B, H, Nq, D], [B, G, Nk, D], "
+        "[B, G, Nk, Dv], G dividing H",
+        to_string(in.q.shape()), to_string(in.k.shape()), to_string(in.v.shape()));
+  }
+  const std::int64_t b = in.q.size(0), h = in.q.size(1), n_q = in.q.size(2), n_k = in.k.size(2);
+  require_mask_fits("attention", spec.mask, {b, h, n_q, n_k});
+  require_optional("key_bias", in.key_bias, in.q, {b, in.k.size(1), n_k});
+  require_optional("distance_bias", in.distance_bias, in.q, {h, n_q + n_k - 1});
+  require_optional("curvature", in.curvature, in.q, {b, h, n_q});
+  require_optional("log_factor", in.log_factor, in.q, {b, h, n_q});
+  if (spec.score == ScoreMap::conformal && !in.curvature.defined()) {
+    throw ShapeError("attention: the conformal score map needs curvatures");
+  }
+  if (spec.score == ScoreMap::dot && spec.normalizer == WeightNormalizer::none) {
+    throw Error("attention: the dot score map has no form without normalisation");
+  }
+  in.q = with_dense_rows(in.q);
+  in.k = with_dense_rows(in.k);
+  in.v = with_dense_rows(in.v);
+  for (Tensor* x : {&in.key_bias, &in.distance_bias, &in.curvature, &in.log_factor}) {
+    if (x->defined()) *x = x->contiguous();
+  }
+  return in;
+}
+
+Tensor empty_if_defined(const Tensor& x) { return x.defined() ? x.empty_like() : Tensor(); }
+
+}  // namespace
+
+AttentionResult attention(const AttentionSpec& spec, const AttentionInputs& inputs) {
+  const AttentionInputs in = checked(spec, inputs);
+  const std::int64_t b = in.q.size(0), h = in.q.size(1), n_q = in.q.size(2);
+  AttentionResult result;
+  result.out =
+      Tensor::empty({b, n_q, h, in.v.size(3)}, in.q.dtype(), in.q.device()).transpose(1, 2);
+  if (spec.normalizer == WeightNormalizer::softmax) {
+    result.lse = Tensor::empty({b, h, n_q}, in.q.dtype(), in.q.device());
+  }
+  backend_of(in.q).attention(spec, in, result.out, result.lse);
+  return result;
+}
+
+AttentionGrads attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
+                                  const AttentionResult& result, const Tensor& grad_out) {
+  const AttentionInputs in = checked(spec, inputs);
+  require_shape("attention_backward", "grad_out", grad_out, result.out.shape());
+  AttentionGrads grads{in.q.empty_like(),
+                       in.k.empty_like(),
+                       in.v.empty_like(),
+                       empty_if_defined(in.key_bias),
+                       empty_if_defined(in.distance_bias),
+                       empty_if_defined(in.curvature),
+                       empty_if_defined(in.log_factor)};
+  backend_of(in.q).attention_backward(spec, in, result.out, result.lse, with_dense_rows(grad_out),
+                                      grads);
+  return grads;
 }
 
 // ---- norms

@@ -72,6 +72,15 @@ Tensor softmax_backward(const Tensor& weights, const Tensor& grad, double scale)
 Tensor materialize_mask(const AttentionMask& mask, std::int64_t n_q, std::int64_t n_k,
                         Device device = {});
 
+// ---- fused attention (core/attention.h has shapes and formulas)
+struct AttentionResult {
+  Tensor out;  // [B, H, Nq, Dv], a view of dense [B, Nq, H, Dv]: merging the heads copies nothing
+  Tensor lse;  // [B, H, Nq]; undefined without a softmax
+};
+AttentionResult attention(const AttentionSpec& spec, const AttentionInputs& inputs);
+AttentionGrads attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
+                                  const AttentionResult& result, const Tensor& grad_out);
+
 // ---- norms
 struct NormResult {
   Tensor y;

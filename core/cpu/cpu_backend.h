@@ -43,6 +43,11 @@ class CpuBackend final : public Backend {
   void softmax_backward(const Tensor& weights, const Tensor& grad, double scale,
                         const Tensor& grad_scores) override;
   void materialize_mask(const AttentionMask& mask, const Tensor& allowed) override;
+  void attention(const AttentionSpec& spec, const AttentionInputs& inputs, const Tensor& out,
+                 const Tensor& lse) override;
+  void attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
+                          const Tensor& out, const Tensor& lse, const Tensor& grad_out,
+                          const AttentionGrads& grads) override;
   void rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
                 const Tensor& rstd) override;
   void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd,

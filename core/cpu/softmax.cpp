@@ -116,13 +116,15 @@ void CpuBackend::softmax_backward(const Tensor& weights, const Tensor& grad, dou
 void CpuBackend::materialize_mask(const AttentionMask& mask, const Tensor& allowed) {
   if (allowed.numel() == 0) return;
   const MaskRows mask_rows(mask, allowed.shape());
-  const std::int64_t n_k = allowed.size(-1);
+  const std::int64_t n_q = allowed.size(-2), n_k = allowed.size(-1);
   std::uint8_t* const out = allowed.data<std::uint8_t>();
   parallel_for(allowed.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const KeyMask keys = mask_rows(row);
+      const std::int64_t position = row % n_q + n_k - n_q;
       for (std::int64_t j = 0; j < n_k; ++j) {
-        const bool seen = j < keys.visible && (!keys.mask || keys.mask[j * keys.stride] != 0);
+        const bool seen = j < keys.visible && (!keys.mask || keys.mask[j * keys.stride] != 0) &&
+                          mask.pattern_sees(position, j);
         out[row * n_k + j] = seen ? 1 : 0;
       }
     }

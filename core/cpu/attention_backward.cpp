@@ -1,0 +1,280 @@
+// Fused attention, backward: the weights are computed again, tile by tile. A task owns some key
+// tiles of one key/value head: it sums their gradients over all queries that see them, and its own
+// share of the queries' gradients; the shares are added in the order of the tasks, so results do
+// not depend on the thread count.
+// Buffers: all gradients are overwritten (=).
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/attention_backward.cpp"
+#include <hwy/foreach_target.h>
+// The above comes first: it includes this file once for each instruction set.
+#include <hwy/highway.h>
+
+#include "core/cpu/attention_tile-inl.h"
+#include "core/cpu/cpu_backend.h"
+#include "core/parallel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mobius {
+namespace HWY_NAMESPACE {
+
+/// What the backward pass reads besides the problem, and where the tasks leave their shares. The
+/// leading dimension of the shares is the task within its head: see shares_per_group.
+template <class T>
+struct BackwardState {
+  Tensor v_tiles;  // [B G, tiles, Dv, block_k]
+  Tensor k_rows;   // [B, G, Nk, D padded]
+  HeadRows<T> grad_out;
+  const T* lse;   // [B, H, Nq], or null
+  const T* mean;  // [B, H, Nq]: <grad_out_i, out_i>
+  std::int64_t shares;
+  Tensor grad_q;           // [shares, B, H, Nq, D padded]
+  Tensor grad_curvature;   // [shares, B, H, Nq], or undefined
+  Tensor grad_log_factor;  // likewise
+  Tensor grad_distance;    // [shares, B, H, Nq + Nk - 1 + block_k], or undefined
+};
+
+template <class T, class Score, bool kSoftmax>
+class BackwardTile {
+ public:
+  BackwardTile(const AttentionProblem<T>& problem, const BackwardState<T>& state,
+               const AttentionGrads& grads)
+      : p_(problem),
+        s_(state),
+        grads_(grads),
+        k_rows_(s_.k_rows),
+        d_(round_up(p_.d, attention_lanes<T>)),
+        dv_(round_up(p_.dv, attention_lanes<T>)),
+        q_tile_(attention_block_q * d_),
+        grad_out_tile_(attention_block_q * dv_),
+        weights_(attention_block_q * attention_block_k),
+        grad_weights_(attention_block_q * attention_block_k),
+        grad_k_((attention_block_k + attention_block_q) * d_),
+        grad_v_((attention_block_k + attention_block_q) * dv_),
+        grad_bias_(attention_block_k),
+        factors_(attention_block_k),
+        flags_(attention_block_k) {}
+
+  /// Gradients of key tile `tile` of key/value head g, and this share of the queries' gradients.
+  void run(std::int64_t b, std::int64_t g, std::int64_t tile, std::int64_t share) {
+    const std::int64_t j0 = tile * attention_block_k;
+    const std::int64_t j1 = std::min(j0 + attention_block_k, p_.n_k);
+    clear(grad_k_, attention_block_k * d_);
+    clear(grad_v_, attention_block_k * dv_);
+    clear(grad_bias_, attention_block_k);
+    const std::int64_t first = p_.visibility.first_query(j0, p_.n_q);
+    const std::int64_t last = p_.visibility.end_query(j1, p_.n_q);
+    const std::int64_t per_group = p_.heads / p_.groups;
+    for (std::int64_t h = g * per_group; h < (g + 1) * per_group; ++h) {
+      for (std::int64_t i0 = first / attention_block_q * attention_block_q; i0 < last;
+           i0 += attention_block_q) {
+        add_queries({b, h, i0, std::min(i0 + attention_block_q, p_.n_q), j0}, j1, share);
+      }
+    }
+    store_rows(grad_k_, d_, p_.d, j1 - j0, HeadRows<T>(grads_.k).row(b, g, j0));
+    store_rows(grad_v_, dv_, p_.dv, j1 - j0, HeadRows<T>(grads_.v).row(b, g, j0));
+    if (grads_.key_bias.defined()) {
+      std::copy_n(grad_bias_.data(), j1 - j0,
+                  grads_.key_bias.template data<T>() + (b * p_.groups + g) * p_.n_k + j0);
+    }
+  }
+
+ private:
+  static void clear(Scratch<T>& scratch, std::int64_t n) {
+    std::fill(scratch.data(), scratch.data() + n, T{0});
+  }
+
+  static void store_rows(Scratch<T>& from, std::int64_t width, std::int64_t n, std::int64_t rows,
+                         T* to) {
+    for (std::int64_t i = 0; i < rows; ++i) std::copy_n(from.row(i, width), n, to + i * n);
+  }
+
+  void add_queries(const TilePosition& at, std::int64_t j1, std::int64_t share) {
+    const std::int64_t g = p_.group_of(at.h), rows = at.i1 - at.i0;
+    const std::int64_t end = std::min(j1, p_.visibility.end_key(at.i1));
+    if (end <= at.j0) return;
+    const std::int64_t width = round_up(end - at.j0, attention_lanes<T>);
+    const std::int64_t tile = at.j0 / attention_block_k;
+    const T scale = p_.spec.score == ScoreMap::dot ? static_cast<T>(p_.spec.scale) : T{1};
+    copy_rows(p_.q.row(at.b, at.h, at.i0), p_.q.row_stride, rows, p_.d, scale, q_tile_.data(), d_);
+    copy_rows(s_.grad_out.row(at.b, at.h, at.i0), s_.grad_out.row_stride, rows, p_.dv, T{1},
+              grad_out_tile_.data(), dv_);
+    tile_gemm(rows, width, p_.d, q_tile_.data(), d_, 1, p_.key_tile(at.b, g, tile),
+              attention_block_k, false, weights_.data(), attention_block_k);
+    const T* const v_tile =
+        s_.v_tiles.template data<T>() +
+        (((at.b * p_.groups + g) * p_.key_tiles() + tile) * p_.dv) * attention_block_k;
+    tile_gemm(rows, width, p_.dv, grad_out_tile_.data(), dv_, 1, v_tile, attention_block_k, false,
+              grad_weights_.data(), attention_block_k);
+    for (std::int64_t i = 0; i < rows; ++i) through_weights(at, j1, width, i, share);
+
+    tile_gemm(end - at.j0, dv_, rows, weights_.data(), 1, attention_block_k, grad_out_tile_.data(),
+              dv_, true, grad_v_.data(), dv_);
+    tile_gemm(end - at.j0, d_, rows, grad_weights_.data(), 1, attention_block_k, q_tile_.data(), d_,
+              true, grad_k_.data(), d_);
+    T* const grad_q =
+        s_.grad_q.template data<T>() +
+        (((share * p_.batch + at.b) * p_.heads + at.h) * p_.padded_queries() + at.i0) * d_;
+    tile_gemm(rows, d_, end - at.j0, grad_weights_.data(), attention_block_k, 1,
+              k_rows_.row(at.b, g, at.j0), k_rows_.row_stride, true, grad_q, d_);
+  }
+
+  // Row i of the tile: products -> weights, d/d weights -> d/d products, and the sums over them.
+  void through_weights(const TilePosition& at, std::int64_t j1, std::int64_t width, std::int64_t i,
+                       std::int64_t share) {
+    const std::int64_t query = at.i0 + i;
+    const std::int64_t head_row = (at.b * p_.heads + at.h) * p_.n_q + query;
+    T* const row = weights_.row(i, attention_block_k);
+    T* const grad = grad_weights_.row(i, attention_block_k);
+    const TileKeys keys = p_.visibility.keys(at.b, at.h, query, at.j0, j1, flags_.data());
+    const Score score = make_score(p_, at, query, TypeTag<Score>());
+    if (p_.spec.dropout > 0) {
+      dropout_row(p_, at, query, width, factors_.data());
+      multiply_row(factors_.data(), width, grad);
+    }
+    RowGrads<T> sums;
+    if constexpr (kSoftmax) {
+      sums = softmax_backward_row(score, keys, at.j0, width, s_.lse[head_row], s_.mean[head_row],
+                                  row, grad);
+    } else {
+      sums = weights_backward_row(score, keys, at.j0, width, row, grad);
+    }
+    if (p_.spec.dropout > 0) multiply_row(factors_.data(), width, row);
+    const std::int64_t share_row = share * p_.batch * p_.heads * p_.n_q + head_row;
+    if (s_.grad_curvature.defined())
+      s_.grad_curvature.template data<T>()[share_row] += sums.curvature;
+    if (s_.grad_log_factor.defined())
+      s_.grad_log_factor.template data<T>()[share_row] += sums.log_factor;
+    if (grads_.key_bias.defined()) add_row(grad, width, grad_bias_.data());
+    if (s_.grad_distance.defined()) {
+      const std::int64_t n = s_.grad_distance.size(-1);
+      const std::int64_t head = (share * p_.batch + at.b) * p_.heads + at.h;
+      add_row(grad, width,
+              s_.grad_distance.template data<T>() + head * n + at.j0 - query + p_.n_q - 1);
+    }
+  }
+
+  const AttentionProblem<T>& p_;
+  const BackwardState<T>& s_;
+  const AttentionGrads& grads_;
+  HeadRows<T> k_rows_;
+  std::int64_t d_, dv_;  // padded to whole vectors
+  Scratch<T> q_tile_, grad_out_tile_, weights_, grad_weights_, grad_k_, grad_v_, grad_bias_,
+      factors_;
+  Scratch<std::uint8_t> flags_;
+};
+
+/// <grad_out_i, out_i> for every query.
+template <class T>
+Tensor row_means(const AttentionProblem<T>& p, const Tensor& out, const Tensor& grad_out) {
+  Tensor mean = Tensor::empty({p.batch, p.heads, p.n_q}, out.dtype());
+  const HeadRows<T> x(out), y(grad_out);
+  parallel_for(p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin * p.n_q; r < end * p.n_q; ++r) {
+      const std::int64_t b = r / p.n_q / p.heads, h = r / p.n_q % p.heads, i = r % p.n_q;
+      const T *a = x.row(b, h, i), *g = y.row(b, h, i);
+      double sum = 0;
+      for (std::int64_t c = 0; c < p.dv; ++c)
+        sum += static_cast<double>(a[c]) * static_cast<double>(g[c]);
+      mean.data<T>()[r] = static_cast<T>(sum);
+    }
+  });
+  return mean;
+}
+
+/// Into how many tasks the key tiles of one key/value head are dealt: enough for some dozen threads
+/// when there are few heads, one where there are many. A function of the shape alone.
+template <class T>
+std::int64_t shares_per_group(const AttentionProblem<T>& p) {
+  constexpr std::int64_t wanted_tasks = 16;
+  const std::int64_t groups = p.batch * p.groups;
+  return std::clamp<std::int64_t>(wanted_tasks / std::max<std::int64_t>(groups, 1), 1,
+                                  std::max<std::int64_t>(p.key_tiles(), 1));
+}
+
+/// out = factor * the sum over the leading dimension of shares[S, ...], in order, padding dropped.
+inline void add_shares(const Tensor& shares, double factor, const Tensor& out) {
+  Tensor total = shares.slice(0, 0, 1).squeeze(0);
+  for (std::int64_t s = 1; s < shares.size(0); ++s)
+    total.add_(shares.slice(0, s, s + 1).squeeze(0));
+  if (factor != 1) total.scale_(factor);
+  for (int dim = 0; dim < out.ndim(); ++dim) total = total.slice(dim, 0, out.size(dim));
+  Tensor target = out;
+  target.copy_from(total);
+}
+
+template <class T, class Score, bool kSoftmax>
+void backward_tiles(const AttentionProblem<T>& p, const AttentionInputs& in, const Tensor& out,
+                    const Tensor& lse, const Tensor& grad_out, const AttentionGrads& grads) {
+  const DType type = dtype_of<T>();
+  const Tensor mean = kSoftmax ? row_means(p, out, grad_out) : Tensor();
+  const std::int64_t shares = shares_per_group(p);
+  const Shape per_query{shares, p.batch, p.heads, p.n_q};
+  BackwardState<T> state{
+      transposed_tiles<T>(in.v),
+      with_padded_rows<T>(in.k),
+      HeadRows<T>(grad_out),
+      kSoftmax ? lse.data<T>() : nullptr,
+      kSoftmax ? mean.data<T>() : nullptr,
+      shares,
+      Tensor::zeros(
+          {shares, p.batch, p.heads, p.padded_queries(), round_up(p.d, attention_lanes<T>)}, type),
+      grads.curvature.defined() ? Tensor::zeros(per_query, type) : Tensor(),
+      grads.log_factor.defined() ? Tensor::zeros(per_query, type) : Tensor(),
+      grads.distance_bias.defined()
+          ? Tensor::zeros({shares, p.batch, p.heads, p.distance_bias.size(1)}, type)
+          : Tensor()};
+  parallel_for(p.batch * p.groups * shares, 1, [&](std::int64_t begin, std::int64_t end) {
+    BackwardTile<T, Score, kSoftmax> tile(p, state, grads);
+    for (std::int64_t t = begin; t < end; ++t) {
+      const std::int64_t bg = t / shares, share = t % shares;
+      for (std::int64_t key_tile = share; key_tile < p.key_tiles(); key_tile += shares)
+        tile.run(bg / p.groups, bg % p.groups, key_tile, share);
+    }
+  });
+  add_shares(state.grad_q, p.spec.score == ScoreMap::dot ? p.spec.scale : 1, grads.q);
+  if (grads.curvature.defined()) add_shares(state.grad_curvature, 1, grads.curvature);
+  if (grads.log_factor.defined()) add_shares(state.grad_log_factor, 1, grads.log_factor);
+  if (grads.distance_bias.defined()) {  // the batch shares the bias
+    const std::int64_t n = p.distance_bias.size(1);
+    add_shares(state.grad_distance.reshape({shares * p.batch, p.heads, n}), 1, grads.distance_bias);
+  }
+}
+
+template <class T>
+void attention_backward_as(const AttentionSpec& spec, const AttentionInputs& inputs,
+                           const Tensor& out, const Tensor& lse, const Tensor& grad_out,
+                           const AttentionGrads& grads) {
+  const AttentionProblem<T> p(spec, inputs);
+  if (spec.score == ScoreMap::dot) {
+    backward_tiles<T, DotScore<T>, true>(p, inputs, out, lse, grad_out, grads);
+  } else if (spec.normalizer == WeightNormalizer::softmax) {
+    backward_tiles<T, ConformalScore<T>, true>(p, inputs, out, lse, grad_out, grads);
+  } else {
+    backward_tiles<T, ConformalScore<T>, false>(p, inputs, out, lse, grad_out, grads);
+  }
+}
+
+void attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs, const Tensor& out,
+                        const Tensor& lse, const Tensor& grad_out, const AttentionGrads& grads) {
+  dispatch_real("attention_backward", inputs.q.dtype(), [&](auto tag) {
+    attention_backward_as<typename decltype(tag)::type>(spec, inputs, out, lse, grad_out, grads);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mobius
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mobius {
+
+HWY_EXPORT(attention_backward);
+
+void CpuBackend::attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
+                                    const Tensor& out, const Tensor& lse, const Tensor& grad_out,
+                                    const AttentionGrads& grads) {
+  HWY_DYNAMIC_DISPATCH(attention_backward)(spec, inputs, out, lse, grad_out, grads);
+}
+
+}  // namespace mobius
+#endif  // HWY_ONCE

@@ -1,0 +1,153 @@
+// One attention call seen by its kernels: sizes, addresses, and which keys a query sees.
+// Legend: B batch, H query heads, G key/value heads, Nq, Nk, D, Dv as in core/attention.h.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "core/attention.h"
+#include "core/cpu/rows.h"
+
+namespace mobius {
+
+/// Rows of a [B, H, N, D] view.
+template <class T>
+struct HeadRows {
+  T* data = nullptr;
+  std::int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
+
+  HeadRows() = default;
+  explicit HeadRows(const Tensor& x)
+      : data(x.data<T>()),
+        batch_stride(x.stride(0)),
+        head_stride(x.stride(1)),
+        row_stride(x.stride(2)) {}
+  T* row(std::int64_t batch, std::int64_t head, std::int64_t i) const {
+    return data + batch * batch_stride + head * head_stride + i * row_stride;
+  }
+};
+
+/// The keys of one tile [begin, end) that one query sees: those in [lo, hi), and among them those
+/// whose allowed[j - begin] is not 0 (all of them when `allowed` is null).
+struct TileKeys {
+  std::int64_t lo, hi;
+  const std::uint8_t* allowed;
+};
+
+/// Which keys each query sees; the meaning of AttentionMask in one place.
+class Visibility {
+ public:
+  Visibility(const AttentionMask& mask, const Shape& scores)
+      : mask_(mask), shift_(scores[3] - scores[2]), n_k_(scores[3]), heads_(scores[1]) {
+    if (!mask.mask.defined()) return;
+    given_ = mask.mask.expand(scores);
+    bytes_ = given_.data<std::uint8_t>();
+  }
+
+  /// First and last + 1 key that any query in [i0, i1) may see: keys outside can be skipped.
+  std::int64_t first_key(std::int64_t i0) const {
+    return is_band() ? std::clamp<std::int64_t>(i0 + shift_ - mask_.window + 1, 0, n_k_) : 0;
+  }
+  std::int64_t end_key(std::int64_t i1) const {
+    const std::int64_t last = i1 - 1 + shift_;  // position of the last query
+    std::int64_t end = n_k_;
+    if (mask_.causal)
+      end = last + 1;
+    else if (is_band())
+      end = last + mask_.window;
+    return std::clamp<std::int64_t>(end, 0, n_k_);
+  }
+  /// First and last + 1 query that may see any key in [j0, j1).
+  std::int64_t first_query(std::int64_t j0, std::int64_t n_q) const {
+    std::int64_t first = 0;
+    if (mask_.causal)
+      first = j0 - shift_;
+    else if (is_band())
+      first = j0 - shift_ - mask_.window + 1;
+    return std::clamp<std::int64_t>(first, 0, n_q);
+  }
+  std::int64_t end_query(std::int64_t j1, std::int64_t n_q) const {
+    return is_band() ? std::clamp<std::int64_t>(j1 - 1 - shift_ + mask_.window, 0, n_q) : n_q;
+  }
+
+  /// The keys of tile [j0, j1) that query i sees; `bytes` has room for j1 - j0 flags.
+  TileKeys keys(std::int64_t batch, std::int64_t head, std::int64_t i, std::int64_t j0,
+                std::int64_t j1, std::uint8_t* bytes) const {
+    const std::int64_t p = i + shift_;
+    TileKeys keys{j0, j1, nullptr};
+    if (mask_.causal) keys.hi = std::clamp(p + 1, j0, j1);
+    if (is_band()) {
+      keys.lo = std::clamp(p - mask_.window + 1, j0, j1);
+      keys.hi = std::clamp(p + mask_.window, keys.lo, keys.hi);
+    }
+    const bool is_sparse = mask_.window > 0 && !is_band();
+    if (!bytes_ && !is_sparse) return keys;
+    for (std::int64_t j = j0; j < j1; ++j) bytes[j - j0] = 1;
+    if (is_sparse) {
+      for (std::int64_t j = keys.lo; j < keys.hi; ++j) bytes[j - j0] = mask_.pattern_sees(p, j);
+    }
+    if (bytes_) {
+      const std::int64_t at =
+          batch * given_.stride(0) + head * given_.stride(1) + i * given_.stride(2);
+      for (std::int64_t j = keys.lo; j < keys.hi; ++j)
+        bytes[j - j0] &= bytes_[at + j * given_.stride(3)] != 0;
+    }
+    keys.allowed = bytes;
+    return keys;
+  }
+
+ private:
+  bool is_band() const { return mask_.window > 0 && mask_.stride == 0 && mask_.n_global == 0; }
+  AttentionMask mask_;
+  std::int64_t shift_, n_k_, heads_;
+  Tensor given_;
+  const std::uint8_t* bytes_ = nullptr;
+};
+
+/// Rows of a tile: a multiple of the register panels of both instruction sets.
+constexpr std::int64_t attention_block_q = 48;
+/// Keys of a tile: with it the products of a tile stay in the first-level cache.
+constexpr std::int64_t attention_block_k = 128;
+
+/// Elements of T in the widest vector: rows of scratch memory are padded to a multiple.
+template <class T>
+constexpr std::int64_t attention_lanes = 64 / static_cast<std::int64_t>(sizeof(T));
+
+inline std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+/// Sizes and operands of one call, with what is laid out anew for the kernel.
+template <class T>
+struct AttentionProblem {
+  AttentionProblem(const AttentionSpec& spec, const AttentionInputs& inputs);
+
+  AttentionSpec spec;
+  std::int64_t batch, heads, groups, n_q, n_k, d, dv;
+  HeadRows<T> q, k, v;
+  Visibility visibility;
+  Tensor k_tiles;        // [B G, tiles of keys, D, block_k]: keys transposed, zeros past the end
+  Tensor key_bias;       // [B G, tiles * block_k], zeros past the end; undefined without one
+  Tensor distance_bias;  // [H, Nq + Nk - 1 + block_k], likewise
+  const T* curvature;    // [B, H, Nq], or null
+  const T* log_factor;   // [B, H, Nq], or null
+
+  std::int64_t key_tiles() const { return (n_k + attention_block_k - 1) / attention_block_k; }
+  std::int64_t query_tiles() const { return (n_q + attention_block_q - 1) / attention_block_q; }
+  /// Queries with the last tile completed: gradients of padding rows have a place.
+  std::int64_t padded_queries() const { return query_tiles() * attention_block_q; }
+  std::int64_t group_of(std::int64_t head) const { return head / (heads / groups); }
+  const T* key_tile(std::int64_t b, std::int64_t g, std::int64_t tile) const {
+    return k_tiles.data<T>() + (((b * groups + g) * key_tiles() + tile) * d) * attention_block_k;
+  }
+};
+
+/// x[B, G, N, D] as [B G, tiles, D, block_k]: each tile transposed, so that keys lie along vectors.
+template <class T>
+Tensor transposed_tiles(const Tensor& x);
+/// x itself when its rows are whole vectors, else a copy with rows padded by zeros.
+template <class T>
+Tensor with_padded_rows(const Tensor& x);
+
+}  // namespace mobius

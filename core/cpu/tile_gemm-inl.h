@@ -1,0 +1,79 @@
+// Small matrix products on one thread, for operands that are already in cache: the inside of the
+// attention kernel. oneDNN copies its operands before it multiplies; on tiles of a few dozen rows
+// that costs as much as the product.
+//
+// Included once per instruction set, between HWY_BEFORE_NAMESPACE() and HWY_AFTER_NAMESPACE() of
+// its own (Highway's convention for -inl.h files).
+#if defined(MOBIUS_CORE_CPU_TILE_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MOBIUS_CORE_CPU_TILE_GEMM_INL_H_
+#undef MOBIUS_CORE_CPU_TILE_GEMM_INL_H_
+#else
+#define MOBIUS_CORE_CPU_TILE_GEMM_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace mobius {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Rows of C held in registers: with two vectors of columns they fill 24 of AVX-512's 32 registers,
+// 12 of AVX2's 16.
+constexpr std::int64_t panel_rows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
+
+// C[panel_rows, kVectors] (+)= A B over k; see tile_gemm.
+template <int kVectors, class T>
+HWY_INLINE void gemm_panel(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_row,
+                           std::int64_t a_col, const T* HWY_RESTRICT b, std::int64_t ldb,
+                           bool accumulate, T* HWY_RESTRICT c, std::int64_t ldc) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  V sums[panel_rows][kVectors];
+  for (int i = 0; i < panel_rows; ++i) {
+    for (int v = 0; v < kVectors; ++v) {
+      sums[i][v] = accumulate ? hn::LoadU(d, c + i * ldc + v * lanes) : hn::Zero(d);
+    }
+  }
+  for (std::int64_t p = 0; p < k; ++p) {
+    V columns[kVectors];
+    for (int v = 0; v < kVectors; ++v) columns[v] = hn::LoadU(d, b + p * ldb + v * lanes);
+    for (int i = 0; i < panel_rows; ++i) {
+      const V row = hn::Set(d, a[i * a_row + p * a_col]);
+      for (int v = 0; v < kVectors; ++v) sums[i][v] = hn::MulAdd(row, columns[v], sums[i][v]);
+    }
+  }
+  for (int i = 0; i < panel_rows; ++i) {
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[i][v], d, c + i * ldc + v * lanes);
+  }
+}
+
+/// C[m, n] = A[m, k] B[k, n], or += when `accumulate`. Element (i, p) of A is a[i a_row + p a_col];
+/// rows of B and C are dense, ldb and ldc apart. m is rounded up to panel_rows and n to a whole
+/// vector: A must be readable and C writable that far, B readable in its columns.
+template <class T>
+void tile_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t a_row,
+               std::int64_t a_col, const T* b, std::int64_t ldb, bool accumulate, T* c,
+               std::int64_t ldc) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  std::int64_t j = 0;
+  for (; j + lanes < n; j += 2 * lanes) {
+    for (std::int64_t i = 0; i < m; i += panel_rows) {
+      gemm_panel<2>(k, a + i * a_row, a_row, a_col, b + j, ldb, accumulate, c + i * ldc + j, ldc);
+    }
+  }
+  if (j >= n) return;
+  for (std::int64_t i = 0; i < m; i += panel_rows) {
+    gemm_panel<1>(k, a + i * a_row, a_row, a_col, b + j, ldb, accumulate, c + i * ldc + j, ldc);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mobius
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target

@@ -1,0 +1,233 @@
+// The fused attention kernel against the same formulas composed of tensor operations: values and
+// every gradient, on ragged shapes that cross the tile borders.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "autograd/gradcheck.h"
+#include "autograd/ops.h"
+
+namespace mobius {
+namespace {
+
+struct Problem {
+  AttentionSpec spec;
+  AttentionVariables inputs;
+};
+
+struct Sizes {
+  std::int64_t batch = 1, heads = 2, groups = 1, n_q = 5, n_k = 5, d = 4, dv = 3;
+};
+
+Variable randn(Shape shape, std::uint64_t stream, double scale = 1) {
+  return Variable(random_normal(std::move(shape), 0, scale, {11, stream}, DType::f64), true);
+}
+
+Variable unit_rows(Shape shape, std::uint64_t stream) {
+  const Variable x = randn(std::move(shape), stream);
+  return Variable((x / norm(x)).data(), true);
+}
+
+Problem make_problem(ScoreMap score, WeightNormalizer normalizer, const Sizes& s,
+                     const AttentionMask& mask, bool with_biases) {
+  Problem p;
+  p.spec = {score, normalizer, 0.6, 2.5, mask, 0, {}};
+  const Shape q{s.batch, s.heads, s.n_q, s.d}, k{s.batch, s.groups, s.n_k, s.d};
+  const bool dot = score == ScoreMap::dot;
+  p.inputs.q = dot ? randn(q, 1) : unit_rows(q, 1);
+  p.inputs.k = dot ? randn(k, 2) : unit_rows(k, 2);
+  p.inputs.v = randn({s.batch, s.groups, s.n_k, s.dv}, 3);
+  if (dot && with_biases) {
+    p.inputs.key_bias = randn({s.batch, s.groups, s.n_k}, 4);
+    p.inputs.distance_bias = randn({s.heads, s.n_q + s.n_k - 1}, 5);
+  }
+  if (!dot) {
+    p.inputs.curvature =
+        Variable(random_uniform({s.batch, s.heads, s.n_q}, 0, 3, {11, 6}, DType::f64), true);
+    if (normalizer == WeightNormalizer::none)
+      p.inputs.log_factor = randn({s.batch, s.heads, s.n_q}, 7);
+  }
+  return p;
+}
+
+// Key/value head g repeated for the query heads that share it.
+Variable for_every_head(const Variable& x, std::int64_t heads) {
+  const std::int64_t per_group = heads / x.size(1);
+  Shape split = x.shape(), repeated = x.shape(), merged = x.shape();
+  split.insert(split.begin() + 2, 1);
+  repeated.insert(repeated.begin() + 2, per_group);
+  merged[1] = heads;
+  return reshape(expand(reshape(x, split), repeated), merged);
+}
+
+// distance_bias[H, Nq + Nk - 1] as [H, Nq, Nk].
+Variable as_matrix(const Variable& bias, std::int64_t n_q, std::int64_t n_k) {
+  std::vector<std::int64_t> index;
+  for (std::int64_t i = 0; i < n_q; ++i) {
+    for (std::int64_t j = 0; j < n_k; ++j) index.push_back(j - i + n_q - 1);
+  }
+  const Variable picked =
+      gather_rows(transpose(bias, 0, 1), Tensor::from(index, {n_q * n_k}));  // [Nq Nk, H]
+  return reshape(transpose(picked, 0, 1), {bias.size(0), n_q, n_k});
+}
+
+Variable composed(const Problem& p) {
+  const AttentionVariables& in = p.inputs;
+  const std::int64_t heads = in.q.size(1), n_q = in.q.size(2), n_k = in.k.size(2);
+  const Variable product =
+      matmul(in.q, transpose(for_every_head(in.k, heads), -1, -2));  // [B, H, Nq, Nk]
+  const Tensor allowed = materialize_mask(p.spec.mask, n_q, n_k);
+  const AttentionMask given{.mask = allowed};
+  const Variable v = for_every_head(in.v, heads);
+  const auto column = [](const Variable& x) {
+    return reshape(x, {x.size(0), x.size(1), x.size(2), 1});
+  };
+  if (p.spec.score == ScoreMap::dot) {
+    Variable logits = scale(product, p.spec.scale);
+    if (in.key_bias.defined()) {
+      const Variable bias = for_every_head(in.key_bias, heads);
+      logits = logits + reshape(bias, {bias.size(0), heads, 1, n_k});
+    }
+    if (in.distance_bias.defined()) logits = logits + as_matrix(in.distance_bias, n_q, n_k);
+    return matmul(masked_softmax(logits, 1, given), v);
+  }
+  const Variable log_w =
+      scale(log(affine(column(in.curvature) * affine(product, -1, 1), 1, 1)), -p.spec.exponent);
+  if (p.spec.normalizer == WeightNormalizer::softmax) {
+    return matmul(masked_softmax(log_w, 1, given), v);
+  }
+  const Variable capped = in.log_factor.defined() ? log_w + column(in.log_factor) : log_w;
+  const Variable w = exp(clamp(capped, -HUGE_VAL, 80));
+  const Variable zero(Tensor::zeros({}, w.dtype()));
+  return matmul(where(allowed, w, zero), v);
+}
+
+double distance(const Tensor& a, const Tensor& b) {
+  const double size = std::sqrt(sum_of_squares(b));
+  return std::sqrt(sum_of_squares(sub(a, b))) / std::max(size, 1e-300);
+}
+
+std::vector<Tensor> take_grads(const AttentionVariables& in) {
+  std::vector<Tensor> grads;
+  for (const Variable* x :
+       {&in.q, &in.k, &in.v, &in.key_bias, &in.distance_bias, &in.curvature, &in.log_factor}) {
+    if (!x->defined()) continue;
+    grads.push_back(x->grad());
+    Variable(*x).zero_grad();
+  }
+  return grads;
+}
+
+void expect_equal(const Problem& p, const std::string& what) {
+  const Variable fused = attention(p.spec, p.inputs), expected = composed(p);
+  EXPECT_LT(distance(fused.data(), expected.data()), 1e-10) << what;
+  const Tensor cotangent = random_normal(fused.shape(), 0, 1, {11, 99}, DType::f64);
+  backward(fused, cotangent);
+  const std::vector<Tensor> grads = take_grads(p.inputs);
+  backward(expected, cotangent);
+  const std::vector<Tensor> expected_grads = take_grads(p.inputs);
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    EXPECT_LT(distance(grads[i], expected_grads[i]), 1e-10) << what << ", gradient " << i;
+  }
+}
+
+const std::vector<Sizes> ragged_sizes{
+    {},
+    {.batch = 2, .heads = 4, .groups = 2, .n_q = 1, .n_k = 1, .d = 1, .dv = 1},
+    {.batch = 1, .heads = 2, .groups = 2, .n_q = 49, .n_k = 130, .d = 3, .dv = 7},
+    {.batch = 2, .heads = 2, .groups = 1, .n_q = 128, .n_k = 128, .d = 16, .dv = 24},
+    {.batch = 1, .heads = 3, .groups = 3, .n_q = 257, .n_k = 300, .d = 9, .dv = 8},
+};
+
+struct Pieces {
+  const char* name;
+  ScoreMap score;
+  WeightNormalizer normalizer;
+};
+class FusedAttention : public testing::TestWithParam<Pieces> {};
+
+TEST_P(FusedAttention, EqualsTheComposedFormOnRaggedShapes) {
+  for (const Sizes& s : ragged_sizes) {
+    for (const bool causal : {false, true}) {
+      expect_equal(
+          make_problem(GetParam().score, GetParam().normalizer, s, {.causal = causal}, true),
+          fmt::format("n_q {} n_k {} d {} causal {}", s.n_q, s.n_k, s.d, causal));
+    }
+  }
+}
+
+TEST_P(FusedAttention, HonoursGivenMasksAndRowsThatSeeNothing) {
+  const Sizes s{.batch = 2, .heads = 2, .groups = 2, .n_q = 50, .n_k = 140, .d = 8, .dv = 8};
+  Tensor given = compare(CompareOp::less, random_uniform({s.batch, 1, s.n_q, s.n_k}, 0, 1, {1, 1}),
+                         Tensor::full({}, 0.3));
+  given.slice(2, 7, 8).fill(0);
+  const AttentionMask mask{.causal = true, .mask = given};
+  Problem p = make_problem(GetParam().score, GetParam().normalizer, s, mask, false);
+  expect_equal(p, "random mask");
+  const Tensor row = attention(p.spec, p.inputs).data().slice(2, 7, 8);
+  EXPECT_EQ(sum_of_squares(row), 0);
+}
+
+TEST_P(FusedAttention, HonoursWindowsStridesAndGlobalKeys) {
+  const Sizes s{.batch = 1, .heads = 1, .groups = 1, .n_q = 150, .n_k = 200, .d = 4, .dv = 4};
+  for (const bool causal : {false, true}) {
+    for (const AttentionMask& mask :
+         {AttentionMask{.causal = causal, .window = 5},
+          AttentionMask{.causal = causal, .window = 140},
+          AttentionMask{.causal = causal, .window = 3, .stride = 7},
+          AttentionMask{.causal = causal, .window = 3, .n_global = 2}}) {
+      expect_equal(make_problem(GetParam().score, GetParam().normalizer, s, mask, true),
+                   fmt::format("window {} stride {} global {} causal {}", mask.window, mask.stride,
+                               mask.n_global, causal));
+    }
+  }
+}
+
+TEST_P(FusedAttention, ReadsStridedOperandsInPlace) {
+  const Sizes s{.batch = 2, .heads = 2, .groups = 2, .n_q = 20, .n_k = 20, .d = 4, .dv = 4};
+  Problem p = make_problem(GetParam().score, GetParam().normalizer, s, {.causal = true}, false);
+  const Tensor expected = attention(p.spec, p.inputs).data();
+  for (Variable* x : {&p.inputs.q, &p.inputs.k, &p.inputs.v}) {
+    *x = Variable(x->data().transpose(1, 2).clone().transpose(1, 2), true);
+  }
+  EXPECT_EQ(attention(p.spec, p.inputs).data().to_vector<double>(), expected.to_vector<double>());
+  expect_equal(p, "strided");
+}
+
+TEST_P(FusedAttention, DropoutScalesWhatItKeepsAndItsGradientIsRight) {
+  const Sizes s{.batch = 1, .heads = 2, .groups = 1, .n_q = 6, .n_k = 6, .d = 4, .dv = 6};
+  Problem p = make_problem(GetParam().score, GetParam().normalizer, s, {.causal = true}, false);
+  p.spec.dropout = 0.3;
+  p.spec.dropout_key = {5, 6};
+  std::vector<Tensor> inputs{p.inputs.q.data(), p.inputs.k.data(), p.inputs.v.data()};
+  const auto f = [&](const std::vector<Variable>& in) {
+    AttentionVariables variables = p.inputs;
+    variables.q = in[0];
+    variables.k = in[1];
+    variables.v = in[2];
+    return attention(p.spec, variables);
+  };
+  EXPECT_EQ(gradcheck(f, inputs), "");
+}
+
+TEST_P(FusedAttention, ChangingALaterTokenLeavesEarlierOutputsAsTheyAre) {
+  const Sizes s{.batch = 1, .heads = 1, .groups = 1, .n_q = 200, .n_k = 200, .d = 8, .dv = 8};
+  Problem p = make_problem(GetParam().score, GetParam().normalizer, s, {.causal = true}, false);
+  const std::int64_t t = 131;
+  const Tensor before = attention(p.spec, p.inputs).data().slice(2, 0, t).clone();
+  for (Variable* x : {&p.inputs.q, &p.inputs.k, &p.inputs.v}) {
+    x->mutable_data().slice(2, t, t + 1).fill(0.1);
+  }
+  EXPECT_EQ(attention(p.spec, p.inputs).data().slice(2, 0, t).to_vector<double>(),
+            before.to_vector<double>());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Pieces, FusedAttention,
+    testing::Values(Pieces{"dot_softmax", ScoreMap::dot, WeightNormalizer::softmax},
+                    Pieces{"conformal_softmax", ScoreMap::conformal, WeightNormalizer::softmax},
+                    Pieces{"conformal_none", ScoreMap::conformal, WeightNormalizer::none}),
+    [](const auto& one) { return one.param.name; });
+
+}  // namespace
+}  // namespace mobius
