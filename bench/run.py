@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -86,6 +87,14 @@ def run_contender(command, environment):
     return {**json.loads(done.stdout.strip().splitlines()[-1]), "others": round(others, 2)}
 
 
+def torch_version(python):
+    """The version of PyTorch that an interpreter has; None without one, or without the interpreter."""
+    if not shutil.which(python):
+        return None
+    probe = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+    return probe.stdout.strip() if probe.returncode == 0 else None
+
+
 def contenders(args):
     """(command, environment) of Mobius and of each PyTorch setting; says what is skipped, and why."""
     sizes = [text for key in SIZES for text in (f"--{key}", str(getattr(args, key.replace("-", "_"))))]
@@ -96,30 +105,31 @@ def contenders(args):
         print(f"skipped: Mobius's own step ({ours} is not built)")
 
     python = os.environ.get("MOBIUS_PEER_PYTHON", "python3")
-    probe = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
-    if probe.returncode != 0:
+    version = torch_version(python)
+    if version is None:
         print(f"skipped: PyTorch ({python} cannot import torch; MOBIUS_PEER_PYTHON names another interpreter)")
         return
     jemalloc = find_jemalloc()
-    print(f"PyTorch {probe.stdout.strip()}, " + (f"with {jemalloc}" if jemalloc else
+    print(f"PyTorch {version}, " + (f"with {jemalloc}" if jemalloc else
           "WITHOUT jemalloc, which makes it slower: install libjemalloc2 for a fair comparison"))
     for options in PEERS:
         yield [python, str(HERE / "peers" / "mqar_step.py"), *sizes, *options], peer_environment(jemalloc)
 
 
 def measure(args):
-    """Runs the contenders in turn for all rounds; returns name -> list of their results."""
+    """Runs the contenders in turn for all rounds; returns name -> list of their results, and whether all succeeded."""
     runs = list(contenders(args))
-    results = {}
+    results, good = {}, True
     for number in range(args.rounds):
         for command, environment in runs:
             wait_quiet(args.wait_s)
             result = run_contender(command, environment)
+            good = good and result is not None
             if result:
                 results.setdefault(result["name"], []).append(result)
                 disturbed = f"  (others used {result['others']} cores)" if result["others"] > 0.2 else ""
                 print(f"round {number + 1}/{args.rounds}  {result['name']}: {result['ms']:.1f} ms{disturbed}", flush=True)
-    return results
+    return results, good
 
 
 def print_table(results):
@@ -138,13 +148,15 @@ def print_table(results):
 
 
 def run_step(args):
+    """The training step of every contender; False where one fails."""
     print("== one training step on multi-query associative recall: " +
           ", ".join(f"{key} {getattr(args, key.replace('-', '_'))}" for key in SIZES) + f", {cores()} threads")
-    results = measure(args)
+    results, good = measure(args)
     if results:
         print_table(results)
     if args.json:
         pathlib.Path(args.json).write_text(json.dumps(results, indent=1) + "\n")
+    return good
 
 
 def run_suites(args):
@@ -171,7 +183,7 @@ def main():
     args = parser.parse_args()
     good = args.only == "step" or run_suites(args)
     if args.only != "suites":
-        run_step(args)
+        good &= run_step(args)
     sys.exit(0 if good else 1)
 
 
