@@ -6,6 +6,7 @@
 #define HWY_TARGET_INCLUDE "core/cpu/softmax.cpp"
 #include <hwy/foreach_target.h>
 // The above comes first: it includes this file once for each instruction set.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -33,8 +34,15 @@ template <class T>
 void softmax_row(const T* scores, T scale, const KeyMask& keys, std::int64_t n_k, T* out) {
   const std::int64_t n = keys.visible;
   if (keys.mask) {  // the masked scores, scaled, in the place of the weights
-    for (std::int64_t j = 0; j < n; ++j)
-      out[j] = keys.mask[j * keys.stride] ? scale * scores[j] : -std::numeric_limits<T>::infinity();
+    const auto hide = [&](auto stride) HWY_ATTR {
+      constexpr T lowest = -std::numeric_limits<T>::infinity();
+      for (std::int64_t j = 0; j < n; ++j)
+        out[j] = keys.mask[j * stride] ? scale * scores[j] : lowest;
+    };
+    if (keys.stride == 1)
+      hide(std::integral_constant<std::int64_t, 1>());  // the compiler vectorises it
+    else
+      hide(keys.stride);
     scores = out;
     scale = 1;
   }
@@ -59,13 +67,24 @@ void softmax_backward_row(const T* weights, const T* grad, std::int64_t n, T sca
   });
 }
 
+// The beginning of a row that comes soon: causal rows end early, and the gaps between them defeat
+// the processor's own prefetching.
+template <class T>
+void prefetch(const T* row, std::int64_t n) {
+  constexpr std::int64_t line = 64 / sizeof(T), most = 16 * line;
+  for (std::int64_t j = 0; j < std::min(n, most); j += line) hwy::Prefetch(row + j);
+}
+
 void softmax_rows(const Tensor& scores, double scale, const MaskRows& mask, const Tensor& weights,
                   std::int64_t begin, std::int64_t end) {
   dispatch_real("masked_softmax", scores.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const std::int64_t n_k = scores.size(-1);
     for (std::int64_t row = begin; row < end; ++row) {
-      softmax_row(scores.data<T>() + row * n_k, static_cast<T>(scale), mask(row), n_k,
+      const KeyMask keys = mask(row);
+      if (keys.visible < n_k)
+        prefetch(scores.data<T>() + std::min(row + 2, end - 1) * n_k, keys.visible);
+      softmax_row(scores.data<T>() + row * n_k, static_cast<T>(scale), keys, n_k,
                   weights.data<T>() + row * n_k);
     }
   });
