@@ -150,6 +150,20 @@ struct EqualOp {
 
 // ---- drivers
 
+// Everything by value: through a reference, a store to `out` could change what the loop reads.
+template <class Out, class X, class Y, class Op>
+void map_row(Op op, X x, Y y, Out* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = op(x[i], y[i]);
+}
+
+template <class T, class X, class Y, class Z>
+void select_row(X choose, Y x, Z y, T* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T a = x[i], b = y[i];  // ahead of the choice: no branch
+    out[i] = choose[i] ? a : b;
+  }
+}
+
 /// out[i] = op(a[i], b[i]) over elements [begin, end) of the walk over (a, b); `out` is dense.
 template <class Out, class T, class Op>
 void map_pairs(Op op, const StridedWalk<2>& walk, const T* a, const T* b, Out* out,
@@ -157,9 +171,7 @@ void map_pairs(Op op, const StridedWalk<2>& walk, const T* a, const T* b, Out* o
   Out* row_out = out + begin;
   walk.for_pieces(begin, end, [&](const auto& offsets, std::int64_t n) {
     with_row(a + offsets[0], walk.step()[0], [&](auto x) {
-      with_row(b + offsets[1], walk.step()[1], [&](auto y) {
-        for (std::int64_t i = 0; i < n; ++i) row_out[i] = op(x[i], y[i]);
-      });
+      with_row(b + offsets[1], walk.step()[1], [&](auto y) { map_row(op, x, y, row_out, n); });
     });
     row_out += n;
   });
@@ -215,9 +227,8 @@ void where_chunk(const StridedWalk<3>& walk, const Tensor& condition, const Tens
     walk.for_pieces(begin, end, [&](const auto& offsets, std::int64_t n) {
       with_row(condition.data<std::uint8_t>() + offsets[0], walk.step()[0], [&](auto choose) {
         with_row(a.data<T>() + offsets[1], walk.step()[1], [&](auto x) {
-          with_row(b.data<T>() + offsets[2], walk.step()[2], [&](auto y) {
-            for (std::int64_t i = 0; i < n; ++i) row_out[i] = choose[i] ? x[i] : y[i];
-          });
+          with_row(b.data<T>() + offsets[2], walk.step()[2],
+                   [&](auto y) { select_row(choose, x, y, row_out, n); });
         });
       });
       row_out += n;

@@ -55,7 +55,25 @@ void copy_rows(const Dims& dims, const From* from, To* to) {
   });
 }
 
-constexpr std::int64_t tile = 32;
+// A tile: the source is read along its dense dimension, a cache line at a time, into a buffer from
+// which out's rows are written.
+constexpr std::int64_t tile_rows = 16, tile_columns = 64;
+
+struct TileSteps {
+  std::int64_t from_column, to_row, to_column;
+};
+
+template <class From, class To>
+void copy_tile(const From* from, To* to, const TileSteps& steps, std::int64_t rows,
+               std::int64_t columns) {
+  To buffer[tile_rows][tile_columns];
+  for (std::int64_t j = 0; j < columns; ++j) {
+    const From* column = from + j * steps.from_column;
+    for (std::int64_t i = 0; i < rows; ++i) buffer[i][j] = convert<To>(column[i]);
+  }
+  for (std::int64_t i = 0; i < rows; ++i)
+    copy_row(buffer[i], 1, to + i * steps.to_row, steps.to_column, columns);
+}
 
 // `dense` is the dimension along which the source is dense; the last of `dims` is out's.
 template <class From, class To>
@@ -65,19 +83,17 @@ void copy_tiles(Dims dims, std::size_t dense, const From* from, To* to) {
   dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(dense));
   dims.push_back({1, {}});  // each row of the walk is one matrix
   const StridedWalk<2> matrices(dims);
-  const std::int64_t strips = (rows.size + tile - 1) / tile;
-  parallel_for(matrices.numel() * strips, 1, [&](std::int64_t begin, std::int64_t end) {
+  const TileSteps steps{columns.strides[0], rows.strides[1], columns.strides[1]};
+  const std::int64_t strips = (rows.size + tile_rows - 1) / tile_rows;
+  const std::int64_t grain = elementwise_grain / (tile_rows * columns.size);
+  parallel_for(matrices.numel() * strips, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task) {
-      const auto offsets = matrices.row_offsets(task / strips);
-      const std::int64_t first = task % strips * tile, last = std::min(rows.size, first + tile);
-      for (std::int64_t j = 0; j < columns.size; j += tile) {
-        const std::int64_t n = std::min(tile, columns.size - j);
-        for (std::int64_t i = first; i < last; ++i)
-          copy_row(from + offsets[0] + i * rows.strides[0] + j * columns.strides[0],
-                   columns.strides[0],
-                   to + offsets[1] + i * rows.strides[1] + j * columns.strides[1],
-                   columns.strides[1], n);
-      }
+      const auto [from_matrix, to_matrix] = matrices.row_offsets(task / strips);
+      const std::int64_t i = task % strips * tile_rows;
+      for (std::int64_t j = 0; j < columns.size; j += tile_columns)
+        copy_tile(from + from_matrix + i + j * steps.from_column,
+                  to + to_matrix + i * steps.to_row + j * steps.to_column, steps,
+                  std::min(tile_rows, rows.size - i), std::min(tile_columns, columns.size - j));
     }
   });
 }

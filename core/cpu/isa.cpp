@@ -1,35 +1,56 @@
 #include "core/cpu/isa.h"
 
-#include <hwy/targets.h>
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/isa.cpp"
+#include <hwy/foreach_target.h>
+// The above comes first: it includes this file once for each instruction set.
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace mobius {
+namespace HWY_NAMESPACE {
+
+const char* name_of_target() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mobius
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
 #include <oneapi/dnnl/dnnl.h>
 
 #include <array>
+#include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
 #include "core/error.h"
 
 namespace mobius {
+
+HWY_EXPORT(name_of_target);
+
 namespace {
 
 struct Isa {
   std::string_view name;
-  std::int64_t highway;  // the target it stands for
-  std::int64_t better;   // targets to keep Highway from choosing
+  std::int64_t target;  // Highway's name for it
   dnnl_cpu_isa_t dnnl_limit;
 };
 
-constexpr std::int64_t avx512_targets = HWY_AVX3 | HWY_AVX3_DL;
 // oneDNN may use every extension beside AVX-512 (bf16, AMX): it is the level of the processor.
 constexpr std::array<Isa, 2> known_isas{{
-    {"avx2", HWY_AVX2, avx512_targets, dnnl_cpu_isa_avx2},
-    {"avx512", HWY_AVX3, 0, dnnl_cpu_isa_all},
+    {"avx2", HWY_AVX2, dnnl_cpu_isa_avx2},
+    {"avx512", HWY_AVX3, dnnl_cpu_isa_all},
 }};
 
+// Not by hwy::DisableTargets: each later call of hwy::SupportedTargets would undo it.
 void limit_to(const Isa& isa) {
-  if (!(hwy::SupportedTargets() & isa.highway))
+  hwy::SetSupportedTargetsForTest(0);  // ask the processor, not an earlier choice
+  if (!(hwy::SupportedTargets() & HWY_TARGETS & isa.target))
     throw Error("MOBIUS_ISA={}: this processor or build does not have it", isa.name);
-  if (isa.better) hwy::DisableTargets(isa.better);
+  hwy::SetSupportedTargetsForTest(isa.target);
   if (dnnl_set_max_cpu_isa(isa.dnnl_limit) != dnnl_success)
     throw Error("MOBIUS_ISA={}: oneDNN refused the setting (it has already run)", isa.name);
 }
@@ -45,9 +66,8 @@ void choose_isa() {
   throw Error("MOBIUS_ISA: expected avx2 or avx512, got '{}'", wanted);
 }
 
-std::string isa_name() {
-  const std::int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-  return hwy::TargetName(targets & -targets);
-}
+std::string isa_name() { return HWY_DYNAMIC_DISPATCH(name_of_target)(); }
 
 }  // namespace mobius
+
+#endif  // HWY_ONCE

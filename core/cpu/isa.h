@@ -10,7 +10,7 @@ namespace mobius {
 /// Throws Error on an unknown value of MOBIUS_ISA, or on one that the processor lacks.
 void choose_isa();
 
-/// The set in use, as Highway names it: "AVX2", "AVX3" (AVX-512).
+/// The set that the kernels run on, as Highway names it: "AVX2", "AVX3" (AVX-512).
 std::string isa_name();
 
 }  // namespace mobius

@@ -135,11 +135,41 @@ HWY_INLINE Logistic<V> logistic(D d, V x) {
           hn::Mul(smaller, larger)};
 }
 
+// log(1 + e) = 2 atanh(s) = 2 s (1 + t P(t)) with s = e / (2 + e), t = s^2. P interpolates at the
+// Chebyshev nodes of t in [0, 1/9]; the relative error is 2e-8 for f32 and 5e-18 for f64.
+template <class T>
+struct AtanhTail;
+
+template <>
+struct AtanhTail<float> {
+  static constexpr std::array<float, 4> coefficients{0.3333332017f, 0.2000378032f, 0.141183099f,
+                                                     0.1342574901f};
+};
+
+template <>
+struct AtanhTail<double> {
+  static constexpr std::array<double, 10> coefficients{
+      0.3333333333333332928,  0.2000000000000729134,  0.1428571428355437858,
+      0.1111111135871393149,  0.09090894718066429085, 0.07692785032479311552,
+      0.06657072104827468075, 0.06000536404795356268, 0.04400369243072336941,
+      0.0808202280597176611};
+};
+
+/// log(1 + e) for e in [0, 1].
+template <class D, class V>
+HWY_INLINE V log1p_of_unit(D d, V e) {
+  const V s = hn::Div(e, hn::Add(e, constant(d, 2)));
+  const V t = hn::Mul(s, s);
+  const V twice = hn::Add(s, s);
+  const V p = polynomial(d, t, AtanhTail<hn::TFromD<D>>::coefficients);
+  return hn::MulAdd(hn::Mul(twice, t), p, twice);
+}
+
 /// log(1 + e^x).
 template <class D, class V>
 HWY_INLINE V softplus(D d, V x) {
   const V above = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);  // keeps NaN
-  return hn::Add(above, hn::Log1p(d, exp(d, hn::Neg(hn::Abs(x)))));
+  return hn::Add(above, log1p_of_unit(d, exp(d, hn::Neg(hn::Abs(x)))));
 }
 
 // The tail of the standard normal distribution is Phi(-a) = e^(-a^2/2) u P(2u - 1), u = 4 / (a +

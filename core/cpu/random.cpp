@@ -178,8 +178,10 @@ void dropout_chunk(RngKey key, double p, const Tensor& x, const Tensor& y, std::
     T* to = y.data<T>();
     for_batches(key, 1, begin, end,
                 [&](const std::uint32_t* words, std::int64_t at, std::int64_t n) {
-                  for (std::int64_t i = 0; i < n; ++i)
-                    to[at + i] = words[i] >= dropped ? from[at + i] * scale : T{0};
+                  for (std::int64_t i = 0; i < n; ++i) {
+                    const T scaled = from[at + i] * scale;  // ahead of the choice: no branch
+                    to[at + i] = words[i] >= dropped ? scaled : T{0};
+                  }
                 });
   });
 }

@@ -7,6 +7,7 @@
 #define HWY_TARGET_INCLUDE "core/cpu/reduce.cpp"
 #include <hwy/foreach_target.h>
 // The above comes first: it includes this file once for each instruction set.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -86,31 +87,41 @@ double sum_of_squares_of(const Tensor& x, std::int64_t begin, std::int64_t end) 
 
 // ---- sums along another dimension
 
+/// sums[c] += the sum of `count` rows of x, `stride` apart, while the rows `ahead` elements further
+/// on are fetched: the hardware does not foresee several streams of short rows.
+template <std::int64_t count, class T>
+void add_group(const T* x, std::int64_t columns, std::int64_t stride, std::int64_t ahead,
+               double* sums) {
+  const hn::ScalableTag<double> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t c = 0;
+  for (; c + lanes <= columns; c += lanes) {
+    auto sum = hn::LoadU(d, sums + c);
+    for (std::int64_t k = 0; k < count; ++k) {
+      const T* here = x + k * stride + c;
+      hwy::Prefetch(here + ahead);
+      sum = hn::Add(sum, load_double(d, here));
+    }
+    hn::StoreU(sum, d, sums + c);
+  }
+  for (; c < columns; ++c) {
+    for (std::int64_t k = 0; k < count; ++k) sums[c] += static_cast<double>(x[k * stride + c]);
+  }
+}
+
 /// sums[c] = sum of `rows` rows of x, `stride` apart, for the first `columns` columns. Four rows at
-/// a time: `sums` stays in the first-level cache, x is read once, in order.
+/// a time: `sums` stays in the first-level cache, x is read once.
 template <class T>
 void add_rows(const T* x, std::int64_t rows, std::int64_t columns, std::int64_t stride,
               double* sums) {
-  const hn::ScalableTag<double> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr std::int64_t group = 4;
   std::fill_n(sums, columns, 0.0);
-  const auto add = [&](std::int64_t r, auto count) {
-    const T* row = x + r * stride;
-    std::int64_t c = 0;
-    for (; c + lanes <= columns; c += lanes) {
-      auto sum = hn::LoadU(d, sums + c);
-      for (std::int64_t k = 0; k < count(); ++k)
-        sum = hn::Add(sum, load_double(d, row + k * stride + c));
-      hn::StoreU(sum, d, sums + c);
-    }
-    for (; c < columns; ++c) {
-      for (std::int64_t k = 0; k < count(); ++k)
-        sums[c] += static_cast<double>(row[k * stride + c]);
-    }
-  };
   std::int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) add(r, std::integral_constant<std::int64_t, 4>{});
-  for (; r < rows; ++r) add(r, std::integral_constant<std::int64_t, 1>{});
+  for (; r + group <= rows; r += group) {
+    const std::int64_t ahead = r + 2 * group <= rows ? group * stride : 0;
+    add_group<group>(x + r * stride, columns, stride, ahead, sums);
+  }
+  for (; r < rows; ++r) add_group<1>(x + r * stride, columns, stride, 0, sums);
 }
 
 void sum_rows_of(const Tensor& x, std::int64_t offset, std::int64_t rows, std::int64_t columns,
@@ -119,6 +130,11 @@ void sum_rows_of(const Tensor& x, std::int64_t offset, std::int64_t rows, std::i
     using T = typename decltype(tag)::type;
     add_rows(x.data<T>() + offset, rows, columns, stride, sums);
   });
+}
+
+void sum_partials(const double* partial, std::int64_t rows, std::int64_t columns,
+                  std::int64_t stride, double* sums) {
+  add_rows(partial, rows, columns, stride, sums);
 }
 
 /// Elements [offset, offset + n) of out.
@@ -146,15 +162,20 @@ template <class T>
 T max_run(const T* x, std::int64_t n) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  T result = -std::numeric_limits<T>::infinity();
+  const auto lowest = hn::Set(d, -std::numeric_limits<T>::infinity());
+  auto m0 = lowest, m1 = lowest, m2 = lowest, m3 = lowest;
   std::int64_t i = 0;
-  if (n >= lanes) {
-    auto most = hn::LoadU(d, x);
-    for (i = lanes; i + lanes <= n; i += lanes) most = larger(most, hn::LoadU(d, x + i));
-    HWY_ALIGN T lane[hn::MaxLanes(decltype(d)())];
-    hn::Store(most, d, lane);
-    for (std::int64_t k = 0; k < lanes; ++k) result = larger_lane(result, lane[k]);
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    m0 = larger(m0, hn::LoadU(d, x + i));
+    m1 = larger(m1, hn::LoadU(d, x + i + lanes));
+    m2 = larger(m2, hn::LoadU(d, x + i + 2 * lanes));
+    m3 = larger(m3, hn::LoadU(d, x + i + 3 * lanes));
   }
+  for (; i + lanes <= n; i += lanes) m0 = larger(m0, hn::LoadU(d, x + i));
+  HWY_ALIGN T lane[hn::MaxLanes(decltype(d)())];
+  hn::Store(larger(larger(m0, m1), larger(m2, m3)), d, lane);
+  T result = lane[0];
+  for (std::int64_t k = 1; k < lanes; ++k) result = larger_lane(result, lane[k]);
   for (; i < n; ++i) result = larger_lane(result, x[i]);
   return result;
 }
@@ -243,6 +264,7 @@ namespace mobius {
 HWY_EXPORT(sum_of);
 HWY_EXPORT(sum_of_squares_of);
 HWY_EXPORT(sum_rows_of);
+HWY_EXPORT(sum_partials);
 HWY_EXPORT(store_chunk);
 HWY_EXPORT(max_rows_chunk);
 HWY_EXPORT(max_columns_chunk);
@@ -261,19 +283,20 @@ std::int64_t rows_per_chunk(std::int64_t n) {
   return std::max<std::int64_t>(1, chunk_elements / std::max<std::int64_t>(1, n));
 }
 
-/// out[i] = sum_k partial[group, k, c] in the order of k, where i = group * inner + c.
+/// out[group, c] = sum_k partial[group, k, c], k < parts, in a fixed order.
 void combine(const double* partial, std::int64_t parts, std::int64_t inner, const Tensor& out) {
-  dispatch_real("sum", out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T* to = out.data<T>();
-    parallel_for(out.numel(), rows_per_chunk(parts), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const double* first = partial + i / inner * parts * inner + i % inner;
-        double sum = 0;
-        for (std::int64_t k = 0; k < parts; ++k) sum += first[k * inner];
-        to[i] = static_cast<T>(sum);
-      }
-    });
+  const std::int64_t blocks = ceil_div(inner, column_block);
+  const std::int64_t tasks = out.numel() / inner * blocks;
+  const std::int64_t grain = rows_per_chunk(parts * std::min(inner, column_block));
+  parallel_for(tasks, grain, [&](std::int64_t begin, std::int64_t end) {
+    double sums[column_block];
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t group = task / blocks, column = task % blocks * column_block;
+      const std::int64_t columns = std::min(column_block, inner - column);
+      HWY_DYNAMIC_DISPATCH(sum_partials)
+      (partial + group * parts * inner + column, parts, columns, inner, sums);
+      HWY_DYNAMIC_DISPATCH(store_chunk)(sums, columns, out, group * inner + column);
+    }
   });
 }
 
@@ -287,7 +310,8 @@ void sum_last(const Tensor& x, std::int64_t outer, std::int64_t reduced, const T
           x, row + first, row + std::min(reduced, first + chunk_elements));
     }
   });
-  combine(partial.get(), parts, 1, out);
+  if (parts > 1) return combine(partial.get(), parts, 1, out);
+  HWY_DYNAMIC_DISPATCH(store_chunk)(partial.get(), outer, out, 0);
 }
 
 /// One block of columns of one chunk of rows.
