@@ -1,0 +1,121 @@
+#include "train/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "run_fixture.h"
+
+namespace mobius {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class ConfigTest : public testing::Test {
+ protected:
+  std::string error_with(const std::vector<std::string>& overrides) {
+    return error_of([&] { config_of(kTinyRun, overrides, known_); });
+  }
+  const Registries known_;
+};
+
+TEST_F(ConfigTest, ReadsSectionsAndDefaults) {
+  const auto config = config_of(kTinyRun, {"optimizer.name=sgd", "optimizer.lr=0.5"}, known_);
+  EXPECT_EQ(config->task.name, "mqar");
+  EXPECT_EQ(config->attention.name, "softmax");
+  EXPECT_EQ(config->optimizer.name, "sgd");
+  EXPECT_EQ(config->optimizer->lr, 0.5);
+  EXPECT_EQ(config->train.micro_batch_size(), 4);
+  EXPECT_EQ(config->output.dir, "runs/tiny");
+}
+
+TEST_F(ConfigTest, ResolvedYamlReadsBackToItself) {
+  const std::vector<std::string> overrides = {
+      "task={name: mqar, mixture: [{seq_len: 16, n_pairs: 2, weight: 0.1}]}",
+      "attention.kind=conformal",
+      "train.clip_grad_norm=null", "optimizer.betas=[0.5, 0.123456789012345]"};
+  const std::string text = resolved_yaml(*config_of(kTinyRun, overrides, known_));
+  EXPECT_EQ(resolved_yaml(*parse_config(text, "resolved", known_)), text);
+  EXPECT_THAT(text, AllOf(HasSubstr("0.123456789012345"), HasSubstr("clip_grad_norm: null")));
+}
+
+TEST_F(ConfigTest, NeedsATask) {
+  EXPECT_THAT(error_of([&] { config_of("train: {max_steps: 3}", {}, known_); }),
+              HasSubstr("task.name"));
+}
+
+// One misspelt key at every depth.
+TEST_F(ConfigTest, NamesTheNearestKey) {
+  EXPECT_THAT(error_with({"trian.max_steps=3"}),
+              AllOf(HasSubstr("trian"), HasSubstr("did you mean 'train'")));
+  EXPECT_THAT(error_with({"train.max_step=3"}),
+              AllOf(HasSubstr("train.max_step"), HasSubstr("did you mean 'train.max_steps'")));
+  EXPECT_THAT(error_with({"train.early_stop.treshold=1"}),
+              HasSubstr("did you mean 'train.early_stop.threshold'"));
+  EXPECT_THAT(error_with({"task.mixture=[{seq_len: 16, n_pair: 2}]"}), HasSubstr("n_pairs'"));
+  EXPECT_THAT(error_with({"attention.kind=sofmax"}), HasSubstr("did you mean 'softmax'"));
+  EXPECT_THAT(error_with({"optimizer.momentum=0.5"}), HasSubstr("optimizer.momentum"));
+}
+
+TEST_F(ConfigTest, ChecksSectionsAgainstEachOther) {
+  EXPECT_THAT(error_with({"train.accumulation_steps=3"}),
+              HasSubstr("train.accumulation_steps: must divide batch_size = 8, got 3"));
+  EXPECT_THAT(error_with({"schedule.warmup_steps=7"}),
+              HasSubstr("schedule.warmup_steps: must not exceed train.max_steps = 6, got 7"));
+  EXPECT_THAT(error_with({"model.n_heads=3"}), HasSubstr("model.n_heads"));
+  EXPECT_THAT(error_with({"task.vocab=15"}), HasSubstr("task"));
+}
+
+// An option that would do nothing is an error, not a surprise.
+TEST_F(ConfigTest, RefusesOptionsWithoutEffect) {
+  EXPECT_THAT(error_with({"schedule.kind=constant", "schedule.min_lr_ratio=0.1"}),
+              HasSubstr("schedule.min_lr_ratio: has no effect"));
+  EXPECT_THAT(error_with({"checkpoint.keep_best=false", "checkpoint.metric=accuracy"}),
+              HasSubstr("checkpoint.metric: has no effect"));
+  EXPECT_THAT(error_with({"train.early_stop.threshold=0.9", "eval.every=0"}),
+              HasSubstr("eval.every is 0"));
+  EXPECT_THAT(error_with({"optimizer.name=sgd", "optimizer.momentum=0", "optimizer.nesterov=true"}),
+              HasSubstr("optimizer.nesterov"));
+}
+
+TEST_F(ConfigTest, ListsChanges) {
+  const auto before = config_of(kTinyRun, {"task={name: mqar}"}, known_);
+  const auto after =
+      config_of(kTinyRun,
+                {"optimizer.lr=0.25", "task={name: mqar, mixture: [{seq_len: 16, n_pairs: 2}]}"},
+                known_);
+  std::vector<std::string> found;
+  for (const ConfigChange& change : changes(*before, *after)) {
+    found.push_back(change.key + ": " + change.before + " -> " + change.after);
+  }
+  EXPECT_THAT(found, testing::UnorderedElementsAre(
+                         "optimizer.lr: 0.001 -> 0.25", "task.mixture.0.seq_len:  -> 16",
+                         "task.mixture.0.n_pairs:  -> 2", "task.mixture.0.weight:  -> 1.0"));
+  EXPECT_TRUE(changes(*before, *before).empty());
+}
+
+TEST_F(ConfigTest, KnowsWhatMayChangeOnResume) {
+  for (const char* key : {"task.vocab", "task.name", "model.d_model", "attention.kind",
+                          "optimizer.name", "train.seed", "train.batch_size"}) {
+    EXPECT_FALSE(may_change_on_resume(key)) << key;
+  }
+  for (const char* key : {"optimizer.lr", "train.max_steps", "train.threads", "eval.every",
+                          "schedule.kind", "checkpoint.keep_last", "output.dir"}) {
+    EXPECT_TRUE(may_change_on_resume(key)) << key;
+  }
+}
+
+TEST(EarlyStop, IsReachedAtTheThreshold) {
+  const Score half{.loss_sum = 2, .n_labels = 4, .n_correct = 2, .n_scored = 4};
+  const auto reached = [&](Metric metric, std::optional<double> threshold) {
+    return EarlyStopOptions{.metric = metric, .threshold = threshold}.is_reached(half);
+  };
+  EXPECT_FALSE(reached(Metric::accuracy, std::nullopt));
+  EXPECT_TRUE(reached(Metric::accuracy, 0.5));
+  EXPECT_FALSE(reached(Metric::accuracy, 0.51));
+  EXPECT_TRUE(reached(Metric::loss, 0.5));
+  EXPECT_FALSE(reached(Metric::loss, 0.49));
+}
+
+}  // namespace
+}  // namespace mobius

@@ -1,0 +1,127 @@
+#include "train/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "run_fixture.h"
+
+namespace mobius {
+namespace {
+
+using Json = nlohmann::json;
+using testing::ElementsAre;
+
+MetricsLine line_at(std::int64_t step) {
+  MetricsLine line;
+  line.step = step;
+  line.split = "train";
+  line.loss = 0.5;
+  return line;
+}
+
+std::vector<std::int64_t> steps_in(const std::filesystem::path& path) {
+  std::vector<std::int64_t> steps;
+  for (const std::string& line : lines_of(read_text(path))) {
+    steps.push_back(Json::parse(line).at("step").get<std::int64_t>());
+  }
+  return steps;
+}
+
+TEST(MetricsLog, WritesOneObjectALine) {
+  const TemporaryFolder folder;
+  const auto path = folder / "metrics.jsonl";
+  MetricsLog log(path, 0);
+  MetricsLine line = line_at(3);
+  line.lr = 0.001;
+  line.grad_norm = 2;
+  line.groups = {{"n_pairs=4", {.n_correct = 1, .n_scored = 2}}, {"n_pairs=8", {}}};
+  log.write(line);
+  const Json object = Json::parse(lines_of(read_text(path)).at(0));
+  EXPECT_EQ(object["step"], 3);
+  EXPECT_EQ(object["split"], "train");
+  EXPECT_EQ(object["loss"], 0.5);
+  EXPECT_EQ(object["lr"], 0.001);
+  EXPECT_EQ(object["grad_norm"], 2);
+  EXPECT_EQ(object["groups"]["n_pairs=4"]["accuracy"], 0.5);
+  EXPECT_FALSE(object.contains("tokens_per_s"));
+  EXPECT_FALSE(object.contains("share_beyond_resolution"));
+}
+
+TEST(MetricsLog, WritesNullForWhatIsNotFinite) {
+  const TemporaryFolder folder;
+  MetricsLog log(folder / "metrics.jsonl", 0);
+  MetricsLine line = line_at(1);
+  line.loss = std::numeric_limits<double>::quiet_NaN();
+  log.write(line);
+  EXPECT_TRUE(Json::parse(read_text(folder / "metrics.jsonl"))["loss"].is_null());
+}
+
+TEST(MetricsLog, GoesOnWithEachStepOnce) {
+  const TemporaryFolder folder;
+  const auto path = folder / "metrics.jsonl";
+  {
+    MetricsLog log(path, 0);
+    for (const std::int64_t step : {1, 2, 3, 4}) log.write(line_at(step));
+  }
+  write_text(path, read_text(path) + R"({"step":5,"spl)");  // killed while writing
+  {
+    MetricsLog log(path, 2);
+    EXPECT_THAT(steps_in(path), ElementsAre(1, 2));
+    log.write(line_at(3));
+  }
+  EXPECT_THAT(steps_in(path), ElementsAre(1, 2, 3));
+}
+
+TEST(MetricsLog, StartsEmptyWithoutACheckpoint) {
+  const TemporaryFolder folder;
+  const auto path = folder / "metrics.jsonl";
+  write_text(path, "{\"step\":1}\n");
+  const MetricsLog log(path, 0);
+  EXPECT_EQ(read_text(path), "");
+}
+
+TEST(Summary, ReadsBackWhatWasWritten) {
+  const TemporaryFolder folder;
+  RunSummary summary;
+  summary.status = RunStatus::early_stop;
+  summary.step = 40;
+  summary.test = Score{.loss_sum = 1.25, .n_labels = 10, .n_correct = 9, .n_scored = 10};
+  summary.groups = {{"a", {.n_scored = 4}}, {"b", {.n_scored = 6}}};
+  summary.best_step = 30;
+  summary.best_value = 0.1;
+  summary.steps_to_99 = 20;
+  summary.parameters = 1234;
+  summary.step_ms = 1.5;
+  write_summary(folder / "summary.json", summary);
+  const RunSummary read = read_summary(folder / "summary.json").value();
+  EXPECT_TRUE(read.is_complete());
+  EXPECT_EQ(read.status, RunStatus::early_stop);
+  EXPECT_EQ(read.step, 40);
+  EXPECT_EQ(read.test.value().loss(), 0.125);
+  EXPECT_EQ(read.groups.at(1).second.n_scored, 6);
+  EXPECT_EQ(read.best_step, 30);
+  EXPECT_EQ(read.best_value, 0.1);
+  EXPECT_EQ(read.steps_to_99, 20);
+  EXPECT_FALSE(read.loss_floor.has_value());
+  EXPECT_EQ(read.parameters, 1234);
+  EXPECT_EQ(read.step_ms, 1.5);
+}
+
+TEST(Summary, OfAnInterruptedRunIsNotComplete) {
+  RunSummary summary;
+  summary.status = RunStatus::interrupted;
+  EXPECT_FALSE(summary.is_complete());
+}
+
+TEST(Summary, IsNothingWhereThereIsNone) {
+  const TemporaryFolder folder;
+  EXPECT_FALSE(read_summary(folder / "summary.json").has_value());
+  write_text(folder / "summary.json", "{\"status\": \"fini");
+  EXPECT_FALSE(read_summary(folder / "summary.json").has_value());
+}
+
+}  // namespace
+}  // namespace mobius

@@ -1,0 +1,244 @@
+#include "train/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "core/backend.h"
+#include "run_fixture.h"
+
+namespace mobius {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class TrainerTest : public testing::Test {
+ protected:
+  RunSummary train(const std::string& name, const std::vector<std::string>& overrides = {},
+                   const std::string& resume = "") {
+    return train_in(folder_ / name, known_, overrides, resume);
+  }
+  std::vector<Json> metrics(const std::string& name, const std::string& split) {
+    std::vector<Json> found;
+    for (const std::string& line : lines_of(read_text(folder_ / name / "metrics.jsonl"))) {
+      Json object = Json::parse(line);
+      object.erase("tokens_per_s");
+      if (object.at("split") == split) found.push_back(object);
+    }
+    return found;
+  }
+  std::vector<std::string> checkpoints(const std::string& name) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_ / name / "checkpoints")) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  const Registries known_;
+  TemporaryFolder folder_;
+};
+
+TEST_F(TrainerTest, LeavesACompleteFolder) {
+  const RunSummary summary = train("run");
+  EXPECT_EQ(summary.status, RunStatus::finished);
+  EXPECT_EQ(summary.step, 6);
+  EXPECT_GT(summary.peak_bytes, 0u);
+  EXPECT_EQ(metrics("run", "train").size(), 6u);
+  EXPECT_EQ(metrics("run", "test").size(), 2u);
+  EXPECT_EQ(checkpoints("run"),
+            (std::vector<std::string>{"best.h5", "step-00000004.h5", "step-00000006.h5"}));
+  EXPECT_EQ(read_summary(folder_ / "run" / "summary.json").value().step, 6);
+  const auto config = parse_config(read_text(folder_ / "run" / "config.yaml"), "saved", known_);
+  EXPECT_EQ(config->train.max_steps, 6);
+}
+
+TEST_F(TrainerTest, IsReproducible) {
+  train("a");
+  train("b");
+  EXPECT_EQ(metrics("a", "train"), metrics("b", "train"));
+  EXPECT_EQ(metrics("a", "test"), metrics("b", "test"));
+  train("c", {"train.seed=2"});
+  EXPECT_NE(metrics("a", "train"), metrics("c", "train"));
+}
+
+TEST_F(TrainerTest, DoesNotDependOnTheThreadCount) {
+  train("one", {"train.threads=1"});
+  train("three", {"train.threads=3"});
+  EXPECT_EQ(metrics("one", "train"), metrics("three", "train"));
+}
+
+TEST_F(TrainerTest, EvaluationDoesNotTouchTheTraining) {
+  train("often", {"eval.every=1"});
+  train("never", {"eval.every=0"});
+  EXPECT_EQ(metrics("often", "test").size(), 6u);
+  EXPECT_EQ(metrics("never", "test").size(), 1u);
+  EXPECT_EQ(metrics("often", "train"), metrics("never", "train"));
+}
+
+TEST_F(TrainerTest, AccumulationDoesNotChangeTheRun) {
+  const auto losses_in = [&](const std::string& parts) {
+    train(parts, {"train.accumulation_steps=" + parts, "model.dropout=0"});
+    std::vector<double> losses;
+    for (const Json& line : metrics(parts, "train")) losses.push_back(line.at("loss"));
+    return losses;
+  };
+  const auto whole = losses_in("1"), parts = losses_in("4");
+  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(parts[i], whole[i], 1e-5);
+}
+
+TEST_F(TrainerTest, ResumesBitForBit) {
+  train("straight");
+  for (const char* half : {"3", "4", "5"}) {
+    const std::string name = std::string("halves-") + half;
+    train(name, {"schedule.kind=constant", "train.max_steps=" + std::string(half)});
+    train(name, {"schedule.kind=constant"}, "auto");
+    train("straight-constant-" + name, {"schedule.kind=constant"});
+    EXPECT_EQ(metrics(name, "train"), metrics("straight-constant-" + name, "train")) << half;
+  }
+}
+
+TEST_F(TrainerTest, ResumingAFinishedRunChangesNothing) {
+  train("run");
+  const std::string before = read_text(folder_ / "run" / "metrics.jsonl");
+  const RunSummary summary = train("run", {}, "auto");
+  EXPECT_EQ(summary.status, RunStatus::finished);
+  EXPECT_EQ(summary.test.value().loss(), metrics("run", "test").back().at("loss"));
+  EXPECT_EQ(read_text(folder_ / "run" / "metrics.jsonl"), before);
+}
+
+TEST_F(TrainerTest, StopsEarlyAndStaysStopped) {
+  const std::vector<std::string> goal = {"train.early_stop.threshold=0.0"};
+  RunSummary summary = train("run", goal);
+  EXPECT_EQ(summary.status, RunStatus::early_stop);
+  EXPECT_EQ(summary.step, 3);
+  EXPECT_THAT(checkpoints("run"), testing::Contains("step-00000003.h5"));
+  summary = train("run", goal, "auto");
+  EXPECT_EQ(summary.status, RunStatus::early_stop);
+  EXPECT_EQ(summary.step, 3);
+  summary = train("run", {}, "auto");
+  EXPECT_EQ(summary.status, RunStatus::finished);
+  EXPECT_EQ(summary.step, 6);
+}
+
+TEST_F(TrainerTest, KeepsTheBestByItsMetric) {
+  train("run", {"eval.every=1"});
+  std::int64_t best_step = 0;
+  double best = 1e9;
+  for (const Json& line : metrics("run", "test")) {
+    if (line.at("loss") < best) {
+      best = line.at("loss");
+      best_step = line.at("step");
+    }
+  }
+  EXPECT_EQ(read_checkpoint_header(folder_ / "run" / "checkpoints" / "best.h5").step, best_step);
+  train("none", {"checkpoint.keep_best=false", "checkpoint.every=0"});
+  EXPECT_EQ(checkpoints("none"), (std::vector<std::string>{"step-00000006.h5"}));
+}
+
+TEST_F(TrainerTest, StopsWhereTheLossIsNotFinite) {
+  const std::string error = error_of([&] {
+    train("run", {"optimizer.lr=1e30", "schedule.kind=constant", "checkpoint.every=1"});
+  });
+  EXPECT_THAT(error, AllOf(HasSubstr("step 2: "), HasSubstr("finite"), HasSubstr("kept"),
+                           HasSubstr("step-00000001.h5")));
+  const RunSummary summary = read_summary(folder_ / "run" / "summary.json").value();
+  EXPECT_EQ(summary.status, RunStatus::diverged);
+  EXPECT_EQ(summary.step, 1);
+  EXPECT_EQ(checkpoints("run"), (std::vector<std::string>{"step-00000001.h5"}));
+}
+
+TEST_F(TrainerTest, RefusesAFolderThatIsNotEmpty) {
+  train("run");
+  const std::string before = read_text(folder_ / "run" / "metrics.jsonl");
+  EXPECT_THAT(error_of([&] { train("run"); }),
+              AllOf(HasSubstr("not empty"), HasSubstr("--resume auto"), HasSubstr("--out")));
+  EXPECT_EQ(read_text(folder_ / "run" / "metrics.jsonl"), before);
+
+  fs::create_directory(folder_ / "thesis");
+  write_text(folder_ / "thesis" / "chapter.tex", "");
+  EXPECT_THAT(error_of([&] { train("thesis", {}, "auto"); }), HasSubstr("chapter.tex"));
+}
+
+TEST_F(TrainerTest, ResumeStartsWhereThereIsNothingYet) {
+  EXPECT_EQ(train("run", {}, "auto").step, 6);
+}
+
+TEST_F(TrainerTest, ResumeRefusesAnotherRun) {
+  train("run");
+  EXPECT_THAT(error_of([&] { train("run", {"train.seed=2"}, "auto"); }),
+              HasSubstr("was made with train.seed = 1, but the configuration says 2"));
+  EXPECT_THAT(error_of([&] { train("run", {"task.vocab=40"}, "auto"); }),
+              HasSubstr("task.vocab = 32"));
+}
+
+TEST_F(TrainerTest, BranchesOffFromACheckpoint) {
+  train("run");
+  const std::string from = (folder_ / "run" / "checkpoints" / "step-00000004.h5").string();
+  EXPECT_THAT(error_of([&] { train("run", {}, from); }), HasSubstr("later steps"));
+  train("branch", {}, from);
+  EXPECT_EQ(metrics("branch", "train").size(), 2u);
+  EXPECT_EQ(metrics("branch", "train").back(), metrics("run", "train").back());
+  EXPECT_THAT(error_of([&] { train("branch", {}, from); }), HasSubstr("not the run that"));
+}
+
+TEST_F(TrainerTest, ResumeSkipsABrokenCheckpoint) {
+  train("run");
+  train("straight");
+  const fs::path newest = folder_ / "run" / "checkpoints" / "step-00000006.h5";
+  fs::resize_file(newest, fs::file_size(newest) / 2);
+  train("run", {}, "auto");
+  EXPECT_EQ(metrics("run", "train"), metrics("straight", "train"));
+  EXPECT_EQ(read_checkpoint_header(newest).step, 6);
+}
+
+TEST_F(TrainerTest, ASecondRunCannotUseTheFolder) {
+  fs::create_directory(folder_ / "run");
+  const FolderLock lock(folder_ / "run");
+  EXPECT_THAT(error_of([&] { train("run"); }), HasSubstr("another process is using this folder"));
+}
+
+TEST_F(TrainerTest, ResumingNeedsNoMoreMemory) {
+  const std::vector<std::string> wide = {"model.d_model=128", "train.max_steps=2"};
+  const auto peak_of = [&](const std::string& resume, const std::string& steps) {
+    allocator_for({}).release_cache();
+    allocator_for({}).reset_peak();
+    auto overrides = wide;
+    overrides.back() = "train.max_steps=" + steps;
+    train("run", overrides, resume);
+    return static_cast<double>(allocator_for({}).stats().peak);
+  };
+  const double fresh = peak_of("", "2");
+  EXPECT_LE(peak_of("auto", "4"), 1.05 * fresh);
+}
+
+TEST_F(TrainerTest, ASignalEndsTheRunAfterTheStep) {
+  const auto config = config_of(kTinyRun, {"train.max_steps=100000"}, known_);
+  config->output.dir = (folder_ / "run").string();
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> quiet(std::tmpfile(), std::fclose);
+  Progress progress(quiet.get());
+  const StopSignal stop;
+  std::raise(SIGTERM);
+  const RunSummary summary = run_training(*config, {}, known_, progress, stop);
+  EXPECT_EQ(summary.status, RunStatus::interrupted);
+  EXPECT_EQ(summary.step, 1);
+  EXPECT_EQ(checkpoints("run"), (std::vector<std::string>{"step-00000001.h5"}));
+}
+
+TEST_F(TrainerTest, ReportsTheShareBeyondTheResolutionLimit) {
+  train("run", {"attention.kind=conformal"});
+  EXPECT_TRUE(metrics("run", "train").front().contains("share_beyond_resolution"));
+  EXPECT_TRUE(metrics("run", "test").front().contains("share_beyond_resolution"));
+}
+
+}  // namespace
+}  // namespace mobius
