@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -79,13 +80,34 @@ class Handle {
   }
 
   operator hid_t() const { return id_; }
-  // For files: what is still in memory is written now, and may fail.
-  void close(std::string_view action) { check(release_(std::exchange(id_, H5I_INVALID_HID)), action); }
 
  private:
   hid_t id_;
   Close release_;
 };
+
+// A file that lives in memory: what HDF5 itself fails to write to a disk it can neither finish nor
+// give up, so it is left to write where it cannot fail. `size` is about what the file will need.
+Handle create_file_in_memory(std::size_t size) {
+  constexpr std::size_t smallest_growth = 1 << 20;
+  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "set up HDF5");
+  check(H5Pset_fapl_core(access, std::max(size / 8, smallest_growth), /*backing_store=*/false),
+        "set up HDF5");
+  const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "set up HDF5");
+  check(H5Pset_userblock(creation, kSealBytes), "set up HDF5");
+  return Handle(H5Fcreate("checkpoint", H5F_ACC_TRUNC, creation, access), H5Fclose,
+                "make a file in memory");
+}
+
+// The bytes of such a file, from its first to its last. Valid while it is open and unchanged.
+std::span<char> content_of(hid_t file) {
+  check(H5Fflush(file, H5F_SCOPE_GLOBAL), "finish the file");
+  void* memory = nullptr;
+  check(H5Fget_vfd_handle(file, H5P_DEFAULT, &memory), "finish the file");
+  hsize_t size = 0;
+  check(H5Fget_filesize(file, &size), "finish the file");
+  return {*static_cast<char**>(memory), static_cast<std::size_t>(size)};
+}
 
 // Locks are of no use on files that are complete before they have a name, and fail on some network
 // file systems.
@@ -93,13 +115,6 @@ Handle access_without_locks() {
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "set up HDF5");
   check(H5Pset_file_locking(access, false, true), "set up HDF5");
   return access;
-}
-
-Handle create_file(const fs::path& path) {
-  const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "set up HDF5");
-  check(H5Pset_userblock(creation, kSealBytes), "set up HDF5");
-  return Handle(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access_without_locks()), H5Fclose,
-                "create the file");
 }
 
 Handle open_file(const fs::path& path) {
@@ -379,9 +394,7 @@ auto with_file(const fs::path& path, Fn&& fn) {
   }
 }
 
-void write_content(const fs::path& path, const CheckpointHeader& header,
-                   const CheckpointTensors& tensors) {
-  Handle file = create_file(path);
+void write_content(hid_t file, const CheckpointHeader& header, const CheckpointTensors& tensors) {
   write_text(file, "format", kFormat);
   write_number<std::int64_t>(file, "format_version", kCheckpointVersion);
   write_number(file, "step", header.step);
@@ -397,8 +410,14 @@ void write_content(const fs::path& path, const CheckpointHeader& header,
   write_tensors(file, "parameters", tensors.parameters);
   write_tensors(file, "buffers", tensors.buffers);
   write_optimizer(file, tensors.optimizer);
-  check(H5Fflush(file, H5F_SCOPE_GLOBAL), "write the file");
-  file.close("write the file");
+}
+
+std::size_t total_bytes(const CheckpointTensors& tensors) {
+  std::size_t total = 0;
+  for (const auto* group : {&tensors.parameters, &tensors.buffers, &tensors.optimizer}) {
+    for (const NamedTensor& tensor : *group) total += tensor.value.bytes();
+  }
+  return total;
 }
 
 }  // namespace
@@ -415,16 +434,17 @@ CheckpointTensors tensors_of(const Module& model, const Optimizer& optimizer) {
 
 void save_checkpoint(const fs::path& path, const CheckpointHeader& header,
                      const CheckpointTensors& tensors) {
-  PendingFile file(path);
-  const QuietHdf5 quiet;
-  try {
-    write_content(file.temporary(), header, tensors);
-  } catch (const Error& error) {
-    throw Error("{}: {}", path.string(), error.what());
+  PendingFile pending(path);
+  {
+    const QuietHdf5 quiet;
+    const Handle file = create_file_in_memory(total_bytes(tensors));
+    write_content(file, header, tensors);
+    const std::span<char> content = content_of(file);
+    seal(content);
+    pending.write(content);
   }
-  seal_checkpoint(file.temporary());
-  verify_seal(file.temporary());
-  file.commit();
+  verify_seal(pending.temporary());
+  pending.commit();
 }
 
 CheckpointHeader read_checkpoint_header(const fs::path& path) {

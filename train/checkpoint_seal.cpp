@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -47,6 +48,22 @@ std::uint64_t add_word(std::uint64_t sum, std::uint64_t word) {
   return std::rotl((sum ^ word) * 0x9E3779B97F4A7C15u, 29);
 }
 
+// The last word is filled up with zeros. Parts of a content are added one after another; all but
+// the last must be whole words.
+std::uint64_t add_bytes(std::uint64_t sum, std::span<const char> bytes) {
+  std::uint64_t word;
+  for (; bytes.size() >= sizeof word; bytes = bytes.subspan(sizeof word)) {
+    std::memcpy(&word, bytes.data(), sizeof word);
+    sum = add_word(sum, word);
+  }
+  if (!bytes.empty()) {
+    word = 0;
+    std::memcpy(&word, bytes.data(), bytes.size());
+    sum = add_word(sum, word);
+  }
+  return sum;
+}
+
 struct Content {
   SealBlock head{};
   std::uint64_t size = 0;
@@ -64,14 +81,10 @@ Content read_content(const fs::path& path) {
   if (!file) throw Error("{}: cannot be read", path.string());
   Content content;
   content.size = read_block(file, content.head.data(), kSealBytes);
-  std::vector<std::uint64_t> words(1 << 17);
+  std::vector<char> part(1 << 20);
   while (file) {
-    words.assign(words.size(), 0);
-    const std::size_t count = read_block(file, reinterpret_cast<char*>(words.data()),
-                                         words.size() * sizeof(std::uint64_t));
-    for (std::size_t i = 0; i * sizeof(std::uint64_t) < count; ++i) {
-      content.checksum = add_word(content.checksum, words[i]);
-    }
+    const std::size_t count = read_block(file, part.data(), part.size());
+    content.checksum = add_bytes(content.checksum, {part.data(), count});
     content.size += count;
   }
   if (file.bad()) throw Error("{}: cannot be read to its end", path.string());
@@ -105,13 +118,10 @@ Seal parse(const SealBlock& head) {
 
 }  // namespace
 
-void seal_checkpoint(const fs::path& path) {
-  const Content content = read_content(path);
-  const SealBlock block = to_block({kCheckpointVersion, content.size, content.checksum});
-  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
-  file.write(block.data(), block.size());
-  file.close();
-  if (!file) throw Error("{}: cannot be written", path.string());
+void seal(std::span<char> content) {
+  const std::uint64_t checksum = add_bytes(0, content.subspan(kSealBytes));
+  const SealBlock block = to_block({kCheckpointVersion, content.size(), checksum});
+  std::copy(block.begin(), block.end(), content.begin());
 }
 
 void verify_seal(const fs::path& path) {

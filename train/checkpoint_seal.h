@@ -4,13 +4,14 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <span>
 
 namespace mobius {
 
 inline constexpr std::size_t kSealBytes = 512;
 
-/// Reads a file whose first kSealBytes are still free and writes its seal there. Throws Error.
-void seal_checkpoint(const std::filesystem::path& path);
+/// Writes the seal of a file's content, which is at least this long, into its first kSealBytes.
+void seal(std::span<char> content);
 
 /// Reads the whole file and compares it with its seal. Throws Error, in one line, where it cannot be
 /// read, is no checkpoint, is of a newer format version, is truncated, or is damaged: a change of

@@ -33,12 +33,12 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
 
-  void write(std::string_view text) {
-    while (!text.empty()) {
-      const ssize_t written = ::write(value_, text.data(), text.size());
+  void write(std::span<const char> content) {
+    while (!content.empty()) {
+      const ssize_t written = ::write(value_, content.data(), content.size());
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) fail(path_, "write", errno);
-      text.remove_prefix(static_cast<std::size_t>(written));
+      content = content.subspan(static_cast<std::size_t>(written));
     }
   }
 
@@ -66,6 +66,10 @@ PendingFile::~PendingFile() {
   fs::remove(temporary_, ignored);
 }
 
+void PendingFile::write(std::span<const char> content) {
+  Descriptor(temporary_, O_WRONLY | O_CREAT | O_TRUNC).write(content);
+}
+
 void PendingFile::commit() {
   Descriptor(temporary_, O_RDONLY).sync();
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "replace", errno);
@@ -75,7 +79,7 @@ void PendingFile::commit() {
 
 void write_whole_file(const fs::path& path, std::string_view text) {
   PendingFile file(path);
-  Descriptor(file.temporary(), O_WRONLY | O_CREAT | O_TRUNC).write(text);
+  file.write(text);
   file.commit();
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,7 +18,9 @@ class PendingFile {
   PendingFile(const PendingFile&) = delete;
   PendingFile& operator=(const PendingFile&) = delete;
 
-  /// Where to write. The name ends in ".tmp".
+  /// Writes the whole content. Throws Error.
+  void write(std::span<const char> content);
+  /// Where it is written. The name ends in ".tmp".
   const std::filesystem::path& temporary() const { return temporary_; }
   /// Forces the temporary file to the disk and gives it its name: afterwards the file at `path` is
   /// the new one, even if the machine stops at once. Throws Error and changes nothing otherwise.
