@@ -96,6 +96,10 @@ struct AttentionVariables {
 };
 Variable attention(const AttentionSpec& spec, const AttentionVariables& inputs);
 
+/// By feature products, linear in the sequence: see LinearAttentionInputs.
+Variable linear_attention(const Variable& q, const Variable& k, const Variable& v, bool causal,
+                          double eps);
+
 // ---- norms (norm_ops.cpp)
 Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
 Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias,

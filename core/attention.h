@@ -71,4 +71,19 @@ struct AttentionGrads {
   Tensor q, k, v, key_bias, distance_bias, curvature, log_factor;
 };
 
+/// Attention by feature products:
+///   out_i = sum_j <q_i, k_j> v_j / (sum_j <q_i, k_j> + eps),
+/// over the keys that i sees: all of them, or the causal ones. q and k are features (docs/MATH.md,
+/// section 4), M of them; shapes, strides and heads as in AttentionInputs, with M for D. Causal
+/// needs Nk >= Nq.
+struct LinearAttentionInputs {
+  Tensor q, k, v;
+  bool causal = false;
+  double eps = 0;
+};
+
+struct LinearAttentionGrads {
+  Tensor q, k, v;
+};
+
 }  // namespace mobius

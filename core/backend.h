@@ -150,6 +150,13 @@ class Backend {
                                   const Tensor& out, const Tensor& lse, const Tensor& grad_out,
                                   const AttentionGrads& grads) = 0;
 
+  /// denominator[B, H, Nq] is kept for the backward pass; out is strided as for attention.
+  virtual void linear_attention(const LinearAttentionInputs& inputs, const Tensor& out,
+                                const Tensor& denominator) = 0;
+  virtual void linear_attention_backward(const LinearAttentionInputs& inputs, const Tensor& out,
+                                         const Tensor& denominator, const Tensor& grad_out,
+                                         const LinearAttentionGrads& grads) = 0;
+
   // ---- norms over the last dimension; statistics in double
   /// y = weight x / sqrt(mean(x^2) + eps); rstd[R] (f64) is kept for the backward pass.
   virtual void rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,

@@ -379,20 +379,28 @@ void require_optional(std::string_view what, const Tensor& x, const Tensor& q,
   require_shape("attention", what, x, expected);
 }
 
+void require_heads(std::string_view op, const Tensor& q, const Tensor& k, const Tensor& v) {
+  require_same_kind(op, q, k);
+  require_same_kind(op, q, v);
+  const bool fits = q.ndim() == 4 && k.ndim() == 4 && v.ndim() == 4 && q.size(0) == k.size(0) &&
+                    q.size(3) == k.size(3) && k.size(1) > 0 && q.size(1) % k.size(1) == 0;
+  const Shape kv = fits ? Shape{k.size(0), k.size(1), k.size(2), v.size(3)} : Shape{};
+  if (!fits || v.shape() != kv) {
+    throw ShapeError(
+        "{}: q {}, k {}, v {}: expected [B, H, Nq, D], [B, G, Nk, D], [B, G, Nk, Dv], G dividing H",
+        op, to_string(q.shape()), to_string(k.shape()), to_string(v.shape()));
+  }
+}
+
+// [B, H, Nq, Dv] in the memory order [B, Nq, H, Dv].
+Tensor empty_heads(const Tensor& q, std::int64_t dv) {
+  return Tensor::empty({q.size(0), q.size(2), q.size(1), dv}, q.dtype(), q.device())
+      .transpose(1, 2);
+}
+
 // Shapes and types checked; rows made dense.
 AttentionInputs checked(const AttentionSpec& spec, AttentionInputs in) {
-  require_same_kind("attention", in.q, in.k);
-  require_same_kind("attention", in.q, in.v);
-  const bool fits = in.q.ndim() == 4 && in.k.ndim() == 4 && in.v.ndim() == 4 &&
-                    in.q.size(0) == in.k.size(0) && in.q.size(3) == in.k.size(3) &&
-                    in.k.size(1) > 0 && in.q.size(1) % in.k.size(1) == 0;
-  const Shape kv = fits ? Shape{in.k.size(0), in.k.size(1), in.k.size(2), in.v.size(3)} : Shape{};
-  if (!fits || in.v.shape() != kv) {
-    throw ShapeError(
-        "attention: q {}, k {}, v {}: expected [B, H, Nq, D], [B, G, Nk, D], "
-        "[B, G, Nk, Dv], G dividing H",
-        to_string(in.q.shape()), to_string(in.k.shape()), to_string(in.v.shape()));
-  }
+  require_heads("attention", in.q, in.k, in.v);
   const std::int64_t b = in.q.size(0), h = in.q.size(1), n_q = in.q.size(2), n_k = in.k.size(2);
   require_mask_fits("attention", spec.mask, {b, h, n_q, n_k});
   require_optional("key_bias", in.key_bias, in.q, {b, in.k.size(1), n_k});
@@ -422,8 +430,7 @@ AttentionResult attention(const AttentionSpec& spec, const AttentionInputs& inpu
   const AttentionInputs in = checked(spec, inputs);
   const std::int64_t b = in.q.size(0), h = in.q.size(1), n_q = in.q.size(2);
   AttentionResult result;
-  result.out =
-      Tensor::empty({b, n_q, h, in.v.size(3)}, in.q.dtype(), in.q.device()).transpose(1, 2);
+  result.out = empty_heads(in.q, in.v.size(3));
   if (spec.normalizer == WeightNormalizer::softmax) {
     result.lse = Tensor::empty({b, h, n_q}, in.q.dtype(), in.q.device());
   }
@@ -444,6 +451,43 @@ AttentionGrads attention_backward(const AttentionSpec& spec, const AttentionInpu
                        empty_if_defined(in.log_factor)};
   backend_of(in.q).attention_backward(spec, in, result.out, result.lse, with_dense_rows(grad_out),
                                       grads);
+  return grads;
+}
+
+namespace {
+
+LinearAttentionInputs checked(LinearAttentionInputs in) {
+  require_heads("linear_attention", in.q, in.k, in.v);
+  if (in.causal && in.k.size(2) < in.q.size(2)) {
+    throw ShapeError(
+        "linear_attention: q {} and k {}: causal needs at least as many keys as queries",
+        to_string(in.q.shape()), to_string(in.k.shape()));
+  }
+  in.q = with_dense_rows(in.q);
+  in.k = with_dense_rows(in.k);
+  in.v = with_dense_rows(in.v);
+  return in;
+}
+
+}  // namespace
+
+LinearAttentionResult linear_attention(const LinearAttentionInputs& inputs) {
+  const LinearAttentionInputs in = checked(inputs);
+  const Shape per_query{in.q.size(0), in.q.size(1), in.q.size(2)};
+  LinearAttentionResult result{empty_heads(in.q, in.v.size(3)),
+                               Tensor::empty(per_query, in.q.dtype(), in.q.device())};
+  backend_of(in.q).linear_attention(in, result.out, result.denominator);
+  return result;
+}
+
+LinearAttentionGrads linear_attention_backward(const LinearAttentionInputs& inputs,
+                                               const LinearAttentionResult& result,
+                                               const Tensor& grad_out) {
+  const LinearAttentionInputs in = checked(inputs);
+  require_shape("linear_attention_backward", "grad_out", grad_out, result.out.shape());
+  LinearAttentionGrads grads{in.q.empty_like(), in.k.empty_like(), in.v.empty_like()};
+  backend_of(in.q).linear_attention_backward(in, result.out, result.denominator,
+                                             with_dense_rows(grad_out), grads);
   return grads;
 }
 

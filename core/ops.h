@@ -81,6 +81,15 @@ AttentionResult attention(const AttentionSpec& spec, const AttentionInputs& inpu
 AttentionGrads attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
                                   const AttentionResult& result, const Tensor& grad_out);
 
+struct LinearAttentionResult {
+  Tensor out;          // as in AttentionResult
+  Tensor denominator;  // [B, H, Nq]
+};
+LinearAttentionResult linear_attention(const LinearAttentionInputs& inputs);
+LinearAttentionGrads linear_attention_backward(const LinearAttentionInputs& inputs,
+                                               const LinearAttentionResult& result,
+                                               const Tensor& grad_out);
+
 // ---- norms
 struct NormResult {
   Tensor y;

@@ -48,6 +48,11 @@ class CpuBackend final : public Backend {
   void attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
                           const Tensor& out, const Tensor& lse, const Tensor& grad_out,
                           const AttentionGrads& grads) override;
+  void linear_attention(const LinearAttentionInputs& inputs, const Tensor& out,
+                        const Tensor& denominator) override;
+  void linear_attention_backward(const LinearAttentionInputs& inputs, const Tensor& out,
+                                 const Tensor& denominator, const Tensor& grad_out,
+                                 const LinearAttentionGrads& grads) override;
   void rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
                 const Tensor& rstd) override;
   void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd,

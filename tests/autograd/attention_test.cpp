@@ -229,5 +229,42 @@ INSTANTIATE_TEST_SUITE_P(
                     Pieces{"conformal_none", ScoreMap::conformal, WeightNormalizer::none}),
     [](const auto& one) { return one.param.name; });
 
+Variable positive(Shape shape, std::uint64_t stream) {
+  return Variable(random_uniform(std::move(shape), 0.1, 2, {12, stream}, DType::f64), true);
+}
+
+TEST(LinearAttention, EqualsTheQuadraticFormOnRaggedShapes) {
+  for (const Sizes& s : ragged_sizes) {
+    for (const bool causal : {false, true}) {
+      const std::string what =
+          fmt::format("n_q {} n_k {} d {} causal {}", s.n_q, s.n_k, s.d, causal);
+      AttentionVariables in;
+      in.q = positive({s.batch, s.heads, s.n_q, s.d}, 1);
+      in.k = positive({s.batch, s.groups, s.n_k, s.d}, 2);
+      in.v = randn({s.batch, s.groups, s.n_k, s.dv}, 3);
+      const Variable products = matmul(in.q, transpose(for_every_head(in.k, s.heads), -1, -2));
+      const Variable w = where(materialize_mask({.causal = causal}, s.n_q, s.n_k), products,
+                               Variable(Tensor::zeros({}, DType::f64)));
+      const Variable expected =
+          matmul(w, for_every_head(in.v, s.heads)) / affine(sum(w, {-1}, true), 1, 1e-6);
+      const Variable fused = linear_attention(in.q, in.k, in.v, causal, 1e-6);
+      EXPECT_LT(distance(fused.data(), expected.data()), 1e-12) << what;
+      const Tensor cotangent = random_normal(fused.shape(), 0, 1, {12, 99}, DType::f64);
+      backward(fused, cotangent);
+      const std::vector<Tensor> grads = take_grads(in);
+      backward(expected, cotangent);
+      const std::vector<Tensor> expected_grads = take_grads(in);
+      for (std::size_t i = 0; i < grads.size(); ++i) {
+        EXPECT_LT(distance(grads[i], expected_grads[i]), 1e-11) << what << ", gradient " << i;
+      }
+    }
+  }
+}
+
+TEST(LinearAttention, RefusesFewerKeysThanCausalQueries) {
+  const Variable q(Tensor::ones({1, 1, 3, 2})), k(Tensor::ones({1, 1, 2, 2}));
+  EXPECT_THROW(linear_attention(q, k, k, true, 0), ShapeError);
+}
+
 }  // namespace
 }  // namespace mobius
