@@ -39,7 +39,7 @@ Variable LanguageModel::embed(const Tensor& tokens) const {
 
 Variable LanguageModel::hidden(const Tensor& tokens, const ForwardContext& context) const {
   const Variable h = dropout_.forward(embed(tokens), context);
-  return final_norm_->forward(blocks_->forward(h, {.causal = true, .mask = {}}, context));
+  return final_norm_->forward(blocks_->forward(h, {.causal = true}, context));
 }
 
 Variable LanguageModel::logits(const Tensor& tokens, const ForwardContext& context) const {

@@ -22,7 +22,7 @@ double below_one(DType dtype) {
 
 // Which keys each query sees (u8), undefined where all see all.
 Tensor allowed_keys(const AttentionMask& mask, std::int64_t n_q, std::int64_t n_k, Device device) {
-  if (!mask.causal && !mask.mask.defined()) return {};
+  if (!mask.causal && !mask.mask.defined() && mask.window == 0) return {};
   return materialize_mask(mask, n_q, n_k, device);
 }
 

@@ -62,7 +62,7 @@ Inputs inputs_of(std::int64_t n_q, std::int64_t n_k, std::int64_t d, std::int64_
           Tensor::from(std::vector<double>{0.7, 1.6}, {2, 1, 1}).to(dtype)};
 }
 
-AttentionMask causal() { return {.causal = true, .mask = {}}; }
+AttentionMask causal() { return {.causal = true}; }
 
 class AttentionVariant : public ::testing::TestWithParam<Variant> {
  protected:
