@@ -1,0 +1,181 @@
+// The commands, their messages and their exit codes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "run_comparison.h"
+
+namespace mobius {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class CommandTest : public testing::Test {
+ protected:
+  void SetUp() override { write_text(config_, kTinyRun); }
+
+  Outcome train(const std::vector<std::string>& more = {}, const Surroundings& around = {}) {
+    std::vector<std::string> arguments = {"train", config_, "--out", folder_ / "run"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return mobius(arguments, around);
+  }
+  // One line, from the program itself.
+  void expect_error(const Outcome& outcome, int exit_code, const std::string& part) {
+    EXPECT_EQ(outcome.exit_code, exit_code);
+    EXPECT_THAT(outcome.err, AllOf(StartsWith("mobius: error: "), HasSubstr(part)));
+    EXPECT_EQ(lines_of(outcome.err).size(), 1u) << outcome.err;
+  }
+  std::string checkpoint() const { return step_file(folder_ / "run", 6).string(); }
+
+  TemporaryFolder folder_;
+  const std::string config_ = folder_ / "tiny.yaml";
+};
+
+TEST_F(CommandTest, VersionAndHelp) {
+  const Outcome version = mobius({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_THAT(version.out, StartsWith("mobius "));
+  EXPECT_THAT(mobius({"--help"}).out, AllOf(HasSubstr("Exit codes"), HasSubstr("Example")));
+  for (const char* command : {"train", "eval", "inspect", "config", "compare"}) {
+    const Outcome help = mobius({command, "--help"});
+    EXPECT_EQ(help.exit_code, 0) << command;
+    EXPECT_THAT(help.out, HasSubstr("mobius " + std::string(command) + " ")) << command;
+  }
+}
+
+TEST_F(CommandTest, WrongCommandLines) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{}, {"trian"}, {"train"}, {"eval", "--jsno", "x"}}) {
+    const Outcome outcome = mobius(arguments);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_THAT(outcome.err, StartsWith("mobius: error: "));
+  }
+}
+
+TEST_F(CommandTest, MissingFiles) {
+  expect_error(mobius({"train", folder_ / "absent.yaml"}), 2, "absent.yaml");
+  expect_error(mobius({"eval", folder_ / "absent.h5"}), 1, "absent.h5: no such file");
+  expect_error(mobius({"inspect", folder_ / "absent.h5"}), 1, "absent.h5: no such file");
+  expect_error(train({"--resume", folder_ / "absent.h5"}), 1, "absent.h5: no such file");
+}
+
+TEST_F(CommandTest, MisspeltKeys) {
+  write_text(config_, std::string(kTinyRun) + "\nschedule: {warmup_step: 3}\n");
+  expect_error(train(), 2, "tiny.yaml:8:12: schedule.warmup_step: unknown key; did you mean");
+  write_text(config_, kTinyRun);
+  expect_error(train({"optimizer.lrr=1"}), 2,
+               "override optimizer.lrr=1: optimizer.lrr: unknown key; did you mean 'optimizer.lr'?");
+  expect_error(train({"optimizer.lr=fast"}), 2, "optimizer.lr");
+  expect_error(train({"optimizer.lr"}), 2, "optimizer.lr");
+  EXPECT_FALSE(fs::exists(folder_ / "run")) << "a wrong configuration starts nothing";
+}
+
+TEST_F(CommandTest, AFolderThatIsNotEmpty) {
+  EXPECT_EQ(train().exit_code, 0);
+  expect_error(train(), 2, "is not empty; continue the run in it by --resume auto");
+}
+
+TEST_F(CommandTest, DivergenceHasItsOwnExitCode) {
+  expect_error(train({"optimizer.lr=1e30", "schedule.kind=constant", "checkpoint.every=1"}), 3,
+               "step 2: ");
+  EXPECT_EQ(read_checkpoint_header(step_file(folder_ / "run", 1)).step, 1);
+}
+
+TEST_F(CommandTest, PrintsTheThreadCountAndTheConfigurationWins) {
+  const Surroundings one{.environment = {{"OMP_NUM_THREADS", "1"}}};
+  EXPECT_THAT(train({"train.threads=2"}, one).out, HasSubstr(", 2 threads"));
+  fs::remove_all(folder_ / "run");
+  EXPECT_THAT(train({"train.threads=0"}, one).out, HasSubstr(", 1 thread\n"));
+}
+
+TEST_F(CommandTest, PlainLinesAndABarOnATerminal) {
+  const Outcome plain = train();
+  EXPECT_THAT(plain.out, HasSubstr("step 6/6  loss "));
+  EXPECT_EQ(plain.out.find('\r'), std::string::npos);
+  const std::string shown = mobius_on_terminal({"train", config_, "--out", folder_ / "shown"});
+  EXPECT_THAT(shown, AllOf(HasSubstr("\r["), HasSubstr("] 6/6  loss "), HasSubstr(" left")));
+}
+
+TEST_F(CommandTest, EvalEqualsTheTrainersOwnEvaluation) {
+  ASSERT_EQ(train({"attention.kind=conformal", "task={name: mqar, vocab: 32, n_test: 16, mixture: "
+                   "[{seq_len: 16, n_pairs: 2}, {seq_len: 16, n_pairs: 4}]}"})
+                .exit_code,
+            0);
+  const json trained = metrics_in(folder_ / "run", "test").back();
+  const Outcome outcome = mobius({"eval", checkpoint(), "--json"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json evaluated = json::parse(outcome.out);
+  for (const char* key : {"step", "loss", "accuracy", "groups", "share_beyond_resolution"}) {
+    EXPECT_EQ(evaluated.at(key), trained.at(key)) << key;
+  }
+  EXPECT_THAT(mobius({"eval", checkpoint()}).out, HasSubstr("test accuracy"));
+}
+
+TEST_F(CommandTest, InspectShowsStepConfigurationAndParameters) {
+  ASSERT_EQ(train().exit_code, 0);
+  const Outcome outcome = mobius({"inspect", checkpoint()});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("step 6"), HasSubstr("n_pairs: 2"),
+                                 HasSubstr("embedding.weight"), HasSubstr("[32, 16]")));
+  const Registries known;
+  const auto config = config_of(kTinyRun, {}, known);
+  const auto count = build_experiment(*config).model->parameter_count();
+  EXPECT_THAT(lines_of(outcome.out).back(),
+              AllOf(StartsWith("total"), testing::EndsWith(" " + std::to_string(count))));
+}
+
+TEST_F(CommandTest, ConfigShowIsAFixedPoint) {
+  const Outcome first = mobius({"config", "show", config_, "optimizer.lr=3e-4"});
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("lr: 3.0e-04"));
+  write_text(folder_ / "tiny.yaml", first.out);
+  EXPECT_EQ(mobius({"config", "show", config_}).out, first.out);
+}
+
+TEST_F(CommandTest, ConfigHelpListsEveryKind) {
+  const Outcome help = mobius({"config", "help"});
+  EXPECT_EQ(help.exit_code, 0);
+  for (const char* word : {"mqar", "recall", "softmax", "conformal", "adamw", "sgd", "nesterov",
+                           "max_steps", "early_stop", "keep_last"}) {
+    EXPECT_THAT(help.out, HasSubstr(word));
+  }
+}
+
+TEST_F(CommandTest, NamesWhatIsWrongWithACheckpoint) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::string good = read_text(checkpoint());
+  const auto expect = [&](const std::string& content, const std::string& part) {
+    write_text(checkpoint(), content);
+    expect_error(mobius({"eval", checkpoint()}), 1, part);
+    expect_error(mobius({"inspect", checkpoint()}), 1, part);
+  };
+  expect(good.substr(0, good.size() / 2), "truncated");
+  expect("hello", "not a Mobius checkpoint");
+  std::string changed = good;
+  changed[good.size() - 100] ^= 1;
+  expect(changed, "damaged");
+  changed = good;
+  changed.replace(good.find("format_version 1"), 16, "format_version 2");
+  expect(changed, "newer");
+}
+
+TEST_F(CommandTest, ACheckpointOpensInPython) {
+  if (Process({"python3", "-c", "import h5py"}).wait().exit_code != 0) {
+    GTEST_SKIP() << "python3 has no h5py (Debian: python3-h5py)";
+  }
+  ASSERT_EQ(train().exit_code, 0);
+  const char* script = R"(
+import sys, h5py
+with h5py.File(sys.argv[1]) as f:
+    print(f.attrs["format"], f.attrs["step"], f["parameters"]["embedding.weight"][:].shape,
+          f["optimizer/m/embedding.weight"].dtype, "max_steps: 6" in f.attrs["config"]))";
+  const Outcome outcome = Process({"python3", "-c", script, checkpoint()}).wait();
+  EXPECT_EQ(outcome.out, "mobius-checkpoint 6 (32, 16) float32 True\n") << outcome.err;
+}
+
+}  // namespace
+}  // namespace mobius

@@ -1,0 +1,128 @@
+// Runs the binary as a user would.
+#pragma once
+
+#include <pty.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "../train/run_fixture.h"
+#include "core/error.h"
+
+namespace mobius {
+
+struct Outcome {
+  int exit_code = -1;  ///< -1 where a signal ended it
+  int signal = 0;
+  std::string out;
+  std::string err;
+};
+
+struct Surroundings {
+  std::vector<std::pair<std::string, std::string>> environment{};
+  rlim_t largest_file = RLIM_INFINITY;
+};
+
+/// A child process whose output goes to files. Killed where it is still running at the end.
+class Process {
+ public:
+  explicit Process(std::vector<std::string> command, const Surroundings& around = {}) {
+    std::fflush(nullptr);  // else the child would write what waits in our buffers
+    pid_ = ::fork();
+    if (pid_ < 0) throw Error("fork failed");
+    if (pid_ == 0) run(std::move(command), around);
+  }
+  ~Process() {
+    if (pid_ > 0) {
+      kill(SIGKILL);
+      wait();
+    }
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  void kill(int signal) const { ::kill(pid_, signal); }
+  std::string out() const { return read_text(folder_ / "out"); }
+
+  Outcome wait() {
+    int status = 0;
+    ::waitpid(std::exchange(pid_, -1), &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+            out(), read_text(folder_ / "err")};
+  }
+
+ private:
+  [[noreturn]] void run(std::vector<std::string> command, const Surroundings& around) const {
+    std::vector<char*> arguments;
+    for (std::string& argument : command) arguments.push_back(argument.data());
+    arguments.push_back(nullptr);
+    for (const auto& [name, value] : around.environment) ::setenv(name.c_str(), value.c_str(), 1);
+    if (std::freopen((folder_ / "out").c_str(), "w", stdout) == nullptr ||
+        std::freopen((folder_ / "err").c_str(), "w", stderr) == nullptr) {
+      ::_exit(126);
+    }
+    const rlimit limit{around.largest_file, around.largest_file};
+    if (around.largest_file != RLIM_INFINITY) ::setrlimit(RLIMIT_FSIZE, &limit);
+    ::execvp(arguments[0], arguments.data());
+    ::_exit(127);
+  }
+
+  TemporaryFolder folder_;
+  pid_t pid_ = -1;
+};
+
+inline std::vector<std::string> mobius_command(const std::vector<std::string>& arguments) {
+  std::vector<std::string> command = {MOBIUS_BINARY};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+inline Outcome mobius(const std::vector<std::string>& arguments, const Surroundings& around = {}) {
+  return Process(mobius_command(arguments), around).wait();
+}
+
+/// Waits until `condition` holds; false where it does not within 20 seconds.
+inline bool wait_until(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+/// Runs the binary with a terminal as its standard output, and returns what it shows.
+inline std::string mobius_on_terminal(const std::vector<std::string>& arguments) {
+  std::vector<std::string> command = mobius_command(arguments);
+  std::vector<char*> pointers;
+  for (std::string& argument : command) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  int terminal = -1;
+  const winsize size{.ws_row = 24, .ws_col = 120, .ws_xpixel = 0, .ws_ypixel = 0};
+  std::fflush(nullptr);
+  const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, &size);
+  if (pid < 0) throw Error("forkpty failed");
+  if (pid == 0) {
+    ::execv(pointers[0], pointers.data());
+    ::_exit(127);
+  }
+  std::string shown;
+  char part[4096];
+  for (ssize_t count; (count = ::read(terminal, part, sizeof part)) > 0;) {
+    shown.append(part, static_cast<std::size_t>(count));
+  }
+  ::close(terminal);
+  ::waitpid(pid, nullptr, 0);
+  return shown;
+}
+
+}  // namespace mobius
