@@ -192,17 +192,42 @@ TEST(Softmax, IsTheUsualFormulaAndTakesAScale) {
   EXPECT_NEAR(got(0.3), expected(0.3), 1e-14);
 }
 
+// 1 where the query and the key of the same number meet, so that each query sees one key: its own.
+AttentionMask own_key(std::int64_t n) {
+  std::vector<std::uint8_t> allowed(static_cast<std::size_t>(n * n), 0);
+  for (std::size_t i = 0; i < allowed.size(); i += static_cast<std::size_t>(n) + 1) allowed[i] = 1;
+  return {.mask = Tensor::from(allowed, {n, n})};
+}
+
 TEST(Conformal, WeightsOfNoneNeverExceedOne) {
-  const Tensor ones = Tensor::ones({1, 1, 1, 1}, DType::f32);
+  const std::int64_t n = 200, d = 64;
+  const Tensor k = normal({1, 1, n, d}, 1, 1, DType::f32);
+  const Variable one(Tensor::ones({1, 1, n, 1}));
   for (const double length : {1e-3, 1.0, 1e2, 1e3, 1e4, 1e5, 1e7}) {
-    const Tensor q = normal({1, 1, 1, 64}, 1, length, DType::f32);
-    const Variable key(normal({1, 1, 1, 64}, 1, 1, DType::f32));  // the direction of the query
-    const double weight = conformal_attention(Variable(q), key, Variable(ones), Variable(ones),
-                                              conformal_kernel(ConformalWeight::newton, 64),
-                                              ConformalNormalize::none, {})
-                              .item();
-    EXPECT_LE(weight, 1) << length;
-    EXPECT_GE(weight, 0) << length;
+    // Each query in the direction of its key, where rounding may carry the cosine past 1.
+    const Tensor weights = conformal_attention(Variable(scale(k, length)), Variable(k), one, one,
+                                               conformal_kernel(ConformalWeight::newton, d),
+                                               ConformalNormalize::none, own_key(n))
+                               .data();
+    for (const double weight : weights.to_vector<double>()) {
+      EXPECT_LE(weight, 1) << length;
+      EXPECT_GE(weight, 0) << length;
+    }
+  }
+}
+
+TEST(Conformal, AnalyticWeightsAreCappedAtTheExponentialOf80WithoutGradient) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Tensor key = normal({1, 1, 1, 64}, 1, 1, dtype);
+    const Variable q(scale(key, 1e7), true), k(key, true), alpha(Tensor::ones({1}, dtype), true),
+        v(Tensor::ones({1, 1, 1, 1}, dtype), true);
+    const Variable out =
+        conformal_attention(q, k, v, alpha, conformal_kernel(ConformalWeight::newton, 64),
+                            ConformalNormalize::analytic, {});
+    EXPECT_NEAR(out.item() / std::exp(80.0), 1, 1e-5);
+    backward(out);
+    for (const Variable& input : {q, k, alpha}) EXPECT_EQ(sum_of_squares(input.grad()), 0);
+    EXPECT_EQ(v.grad().item(), out.item());
   }
 }
 
