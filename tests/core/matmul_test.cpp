@@ -1,5 +1,7 @@
 // Matrix products against plain loops in long double: ragged shapes, every stride pattern, batches,
 // accumulation, long k; the same bits for every thread count.
+#include <omp.h>
+
 #include <functional>
 
 #include "core/ops.h"
@@ -169,6 +171,22 @@ TYPED_TEST(Matmul, SameBitsForEveryThreadCount) {
   check(random_tensor<T>({40, 9000}, 3), random_tensor<T>({9000, 30}, 4));      // pieces of k
   check(random_tensor<T>({24, 50, 30}, 5), random_tensor<T>({24, 30, 20}, 6));  // a batch
   check(random_tensor<T>({200, 300}, 7), random_tensor<T>({300, 100}, 8));      // a single tile
+}
+
+TEST(MatmulF32, IgnoresTheThreadsThatOpenMPWouldUse) {
+  const Tensor a = random_tensor<float>({1, 3000}, 1), b = random_tensor<float>({3000, 48}, 2);
+  const testing::ThreadCountGuard guard;
+  set_num_threads(1);  // so that the tile is computed outside of any parallel region
+  const int before = omp_get_max_threads();
+  std::vector<std::vector<float>> results;
+  for (const int threads : {1, 2, 4}) {
+    omp_set_num_threads(threads);
+    results.push_back(matmul(a, b).to_vector<float>());
+    EXPECT_EQ(omp_get_max_threads(), threads);
+  }
+  omp_set_num_threads(before);
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
 }
 
 // ---- linear
