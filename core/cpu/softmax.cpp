@@ -30,19 +30,39 @@ T dot(const T* a, const T* b, std::int64_t n) {
   return hn::GetLane(hn::SumOfLanes(hn::ScalableTag<T>(), sum));
 }
 
+// Which of the bytes are not 0, as a mask of f32 or f64 lanes.
+template <class D>
+HWY_INLINE hn::Mask<D> nonzero_bytes(D d, const std::uint8_t* bytes) {
+  const hn::Rebind<std::uint32_t, D> words;
+  const auto wide = hn::PromoteTo(words, hn::LoadU(hn::Rebind<std::uint8_t, D>(), bytes));
+  const hn::RebindToUnsigned<D> bits;
+  if constexpr (sizeof(hn::TFromD<D>) == 8)
+    return hn::RebindMask(d, hn::Ne(hn::PromoteTo(bits, wide), hn::Zero(bits)));
+  else
+    return hn::RebindMask(d, hn::Ne(wide, hn::Zero(bits)));
+}
+
+// out[j] = scale * scores[j] where mask[j * stride] is not 0, else -inf.
+template <class T>
+void hide_masked(const T* scores, const std::uint8_t* mask, std::int64_t stride, std::int64_t n,
+                 T scale, T* out) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto lowest = hn::Neg(infinity(d));
+  std::int64_t j = 0;
+  for (; stride == 1 && j + lanes <= n; j += lanes) {
+    const auto score = hn::Mul(hn::Set(d, scale), hn::LoadU(d, scores + j));
+    hn::StoreU(hn::IfThenElse(nonzero_bytes(d, mask + j), score, lowest), d, out + j);
+  }
+  for (; j < n; ++j)
+    out[j] = mask[j * stride] ? scale * scores[j] : -std::numeric_limits<T>::infinity();
+}
+
 template <class T>
 void softmax_row(const T* scores, T scale, const KeyMask& keys, std::int64_t n_k, T* out) {
   const std::int64_t n = keys.visible;
   if (keys.mask) {  // the masked scores, scaled, in the place of the weights
-    const auto hide = [&](auto stride) HWY_ATTR {
-      constexpr T lowest = -std::numeric_limits<T>::infinity();
-      for (std::int64_t j = 0; j < n; ++j)
-        out[j] = keys.mask[j * stride] ? scale * scores[j] : lowest;
-    };
-    if (keys.stride == 1)
-      hide(std::integral_constant<std::int64_t, 1>());  // the compiler vectorises it
-    else
-      hide(keys.stride);
+    hide_masked(scores, keys.mask, keys.stride, n, scale, out);
     scores = out;
     scale = 1;
   }
@@ -67,8 +87,8 @@ void softmax_backward_row(const T* weights, const T* grad, std::int64_t n, T sca
   });
 }
 
-// The beginning of a row that comes soon: causal rows end early, and the gaps between them defeat
-// the processor's own prefetching.
+// The beginning of a row that comes soon. Causal rows end early, and masked ones are written while
+// they are first read: either outruns the processor's own prefetching.
 template <class T>
 void prefetch(const T* row, std::int64_t n) {
   constexpr std::int64_t line = 64 / sizeof(T), most = 16 * line;
@@ -82,7 +102,7 @@ void softmax_rows(const Tensor& scores, double scale, const MaskRows& mask, cons
     const std::int64_t n_k = scores.size(-1);
     for (std::int64_t row = begin; row < end; ++row) {
       const KeyMask keys = mask(row);
-      if (keys.visible < n_k)
+      if (keys.visible < n_k || keys.mask)
         prefetch(scores.data<T>() + std::min(row + 2, end - 1) * n_k, keys.visible);
       softmax_row(scores.data<T>() + row * n_k, static_cast<T>(scale), keys, n_k,
                   weights.data<T>() + row * n_k);
