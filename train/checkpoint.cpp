@@ -179,8 +179,8 @@ void write_attribute(hid_t object, const std::string& name, hid_t stored, hid_t 
                      const void* value) {
   const std::string action = "write attribute " + name;
   const Handle space(H5Screate(H5S_SCALAR), H5Sclose, "set up HDF5");
-  const Handle attribute(
-      H5Acreate2(object, name.c_str(), stored, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose, action);
+  const Handle attribute(H5Acreate2(object, name.c_str(), stored, space, H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose, action);
   check(H5Awrite(attribute, native, value), action);
 }
 
@@ -210,16 +210,15 @@ std::string read_text(hid_t object, const std::string& name) {
   const Handle attribute = open_attribute(object, name);
   char* text = nullptr;
   check(H5Aread(attribute, text_type(), &text), "read attribute " + name);
-  const std::unique_ptr<char, void (*)(void*)> owner(
-      text, [](void* memory) { H5free_memory(memory); });
+  const std::unique_ptr<char, void (*)(void*)> owner(text,
+                                                     [](void* memory) { H5free_memory(memory); });
   return text == nullptr ? std::string() : std::string(text);
 }
 
 std::map<std::string, double> read_progress(hid_t file) {
   const Handle group = open_group(file, "progress");
   std::map<std::string, double> progress;
-  const auto collect = [](hid_t object, const char* name, const H5A_info_t*,
-                          void* into) -> herr_t {
+  const auto collect = [](hid_t object, const char* name, const H5A_info_t*, void* into) -> herr_t {
     double value = 0;
     const hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
     const herr_t result = H5Aread(attribute, H5T_NATIVE_DOUBLE, &value);
@@ -256,14 +255,14 @@ void write_tensor(hid_t group, const NamedTensor& tensor) {
   const std::string action = "write " + tensor.name;
   const Shape& shape = tensor.value.shape();
   const std::vector<hsize_t> sizes(shape.begin(), shape.end());
-  const Handle space(sizes.empty() ? H5Screate(H5S_SCALAR)
-                                   : H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(),
-                                                      nullptr),
+  const Handle space(sizes.empty()
+                         ? H5Screate(H5S_SCALAR)
+                         : H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr),
                      H5Sclose, action);
   const hid_t type = stored_type(tensor.value.dtype());
-  const Handle set(H5Dcreate2(group, tensor.name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT,
-                              H5P_DEFAULT),
-                   H5Dclose, action);
+  const Handle set(
+      H5Dcreate2(group, tensor.name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+      H5Dclose, action);
   write_text(set, "dtype", std::string(name_of(tensor.value.dtype())));
   std::vector<std::byte> host(tensor.value.bytes());
   backend_for(tensor.value.device()).copy_to_host(tensor.value.contiguous(), host.data());

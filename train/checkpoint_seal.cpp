@@ -11,7 +11,6 @@
 #include <fstream>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/error.h"
 #include "train/checkpoint.h"
@@ -35,15 +34,14 @@ using SealBlock = std::array<char, kSealBytes>;
 
 SealBlock to_block(const Seal& seal) {
   SealBlock block{};
-  const std::string text =
-      fmt::format("{}format_version {}\nfile_size {}\nchecksum {:016x}\n", kMagic, seal.version,
-                  seal.file_size, seal.checksum);
+  const std::string text = fmt::format("{}format_version {}\nfile_size {}\nchecksum {:016x}\n",
+                                       kMagic, seal.version, seal.file_size, seal.checksum);
   text.copy(block.data(), text.size());
   return block;
 }
 
-// Each step maps (sum, word) to a new sum and can be undone, so two contents that differ in one word
-// cannot have the same sum.
+// Each step maps (sum, word) to a new sum and can be undone, so two contents that differ in one
+// word cannot have the same sum.
 std::uint64_t add_word(std::uint64_t sum, std::uint64_t word) {
   return std::rotl((sum ^ word) * 0x9E3779B97F4A7C15u, 29);
 }
@@ -81,7 +79,7 @@ Content read_content(const fs::path& path) {
   if (!file) throw Error("{}: cannot be read", path.string());
   Content content;
   content.size = read_block(file, content.head.data(), kSealBytes);
-  std::vector<char> part(1 << 20);
+  std::array<char, 1 << 16> part;
   while (file) {
     const std::size_t count = read_block(file, part.data(), part.size());
     content.checksum = add_bytes(content.checksum, {part.data(), count});
@@ -110,7 +108,8 @@ Seal parse(const SealBlock& head) {
 }
 
 [[noreturn]] void throw_foreign(const fs::path& path, const Content& content) {
-  if (content.size == 0) throw Error("{}: not a Mobius checkpoint: the file is empty", path.string());
+  if (content.size == 0)
+    throw Error("{}: not a Mobius checkpoint: the file is empty", path.string());
   const bool is_hdf5 = starts_with(content.head, kHdf5Magic);
   throw Error("{}: not a Mobius checkpoint{}", path.string(),
               is_hdf5 ? ", though it is an HDF5 file" : "");
@@ -127,7 +126,8 @@ void seal(std::span<char> content) {
 void verify_seal(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) throw Error("{}: no such file", path.string());
-  if (fs::is_directory(path, ignored)) throw Error("{}: is a folder, not a checkpoint", path.string());
+  if (fs::is_directory(path, ignored))
+    throw Error("{}: is a folder, not a checkpoint", path.string());
   const Content content = read_content(path);
   if (!starts_with(content.head, kMagic)) throw_foreign(path, content);
   const Seal seal = parse(content.head);

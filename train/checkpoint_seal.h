@@ -13,9 +13,9 @@ inline constexpr std::size_t kSealBytes = 512;
 /// Writes the seal of a file's content, which is at least this long, into its first kSealBytes.
 void seal(std::span<char> content);
 
-/// Reads the whole file and compares it with its seal. Throws Error, in one line, where it cannot be
-/// read, is no checkpoint, is of a newer format version, is truncated, or is damaged: a change of
-/// any single 64-bit word is always found, others are missed with probability 2^-64.
+/// Reads the whole file and compares it with its seal. Throws Error, in one line, where it cannot
+/// be read, is no checkpoint, is of a newer format version, is truncated, or is damaged: a change
+/// of any single 64-bit word is always found, others are missed with probability 2^-64.
 void verify_seal(const std::filesystem::path& path);
 
 }  // namespace mobius

@@ -80,8 +80,7 @@ void TrainOptions::describe(Schema& schema) {
              "micro-batches a step is computed in, one after another, to save memory")
       .positive();
   schema.field("seed", seed, "of the data, the initial values and dropout").non_negative();
-  schema
-      .field("clip_grad_norm", clip_grad_norm, "largest global gradient norm; null: no clipping")
+  schema.field("clip_grad_norm", clip_grad_norm, "largest global gradient norm; null: no clipping")
       .positive();
   schema.section("early_stop", early_stop, "when to end before max_steps");
   schema.field("threads", threads, "0: OMP_NUM_THREADS where it is set, else every core")

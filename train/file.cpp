@@ -18,8 +18,7 @@ namespace {
 constexpr std::string_view kTemporarySuffix = ".tmp";
 
 [[noreturn]] void fail(const fs::path& path, std::string_view action, int error) {
-  throw Error("{}: cannot {}: {}", path.string(), action,
-              std::generic_category().message(error));
+  throw Error("{}: cannot {}: {}", path.string(), action, std::generic_category().message(error));
 }
 
 // An open file or folder, closed at the end of its scope.

@@ -36,10 +36,8 @@ Json scores_json(const std::vector<std::pair<std::string, Score>>& groups) {
 }
 
 Json to_json(const MetricsLine& line) {
-  Json object = {{"step", line.step},
-                 {"split", line.split},
-                 {"loss", line.loss},
-                 {"accuracy", line.accuracy}};
+  Json object = {
+      {"step", line.step}, {"split", line.split}, {"loss", line.loss}, {"accuracy", line.accuracy}};
   put(object, "lr", line.lr);
   put(object, "grad_norm", line.grad_norm);
   put(object, "tokens_per_s", line.tokens_per_s);
@@ -64,8 +62,8 @@ std::string kept_lines(const std::string& text, std::int64_t step) {
 }
 
 Json score_json(const Score& score) {
-  return {{"loss", score.loss()},        {"accuracy", score.accuracy()},
-          {"loss_sum", score.loss_sum},  {"n_labels", score.n_labels},
+  return {{"loss", score.loss()},         {"accuracy", score.accuracy()},
+          {"loss_sum", score.loss_sum},   {"n_labels", score.n_labels},
           {"n_correct", score.n_correct}, {"n_scored", score.n_scored}};
 }
 

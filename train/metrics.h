@@ -41,7 +41,8 @@ class MetricsLog {
   std::ofstream file_;
 };
 
-/// How a run ended: after max_steps, by early stop, on a signal, or because a number was not finite.
+/// How a run ended: after max_steps, by early stop, on a signal, or because a number was not
+/// finite.
 enum class RunStatus { finished, early_stop, interrupted, diverged };
 
 /// The result of a run, as summary.json keeps it.

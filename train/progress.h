@@ -17,8 +17,8 @@ struct ProgressState {
   double seconds_left = 0;
 };
 
-/// "[=====>    ]  50/100  loss 1.234  accuracy 56.7%  12.3k tokens/s  1:02 left", in `width` columns
-/// where they suffice.
+/// "[=====>    ]  50/100  loss 1.234  accuracy 56.7%  12.3k tokens/s  1:02 left", in `width`
+/// columns where they suffice.
 std::string progress_bar(const ProgressState& state, int width);
 /// "0:07", "12:34", "1:02:03".
 std::string format_duration(double seconds);

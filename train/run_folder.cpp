@@ -1,7 +1,7 @@
 #include "train/run_folder.h"
 
-#include <array>
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <system_error>
 
@@ -39,7 +39,8 @@ void require_own_newest(const fs::path& folder, const fs::path& file) {
   const std::vector<fs::path> steps = step_checkpoints(folder / "checkpoints");
   if (!steps.empty() && steps.back() > checkpoint_path(folder / "checkpoints", step)) {
     throw ConfigError(
-        "{}: holds checkpoints of later steps than {}; use --resume auto, or branch off by --out DIR",
+        "{}: holds checkpoints of later steps than {}; use --resume auto, or branch off by --out "
+        "DIR",
         folder.string(), file.string());
   }
 }

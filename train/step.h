@@ -25,13 +25,14 @@ Score score_of(const LossResult& result, const Batch& batch);
 
 /// Adds the gradient of the batch's mean loss over all its labelled positions to the parameters, by
 /// way of `micro_batches` equal parts, one after another: the result is that of the whole batch up
-/// to rounding, however the labels are spread over the parts. Dropout depends on (seed, step, part).
-/// `step` counts from 1, the first. Throws TrainingDiverged, naming it, where the loss is not finite.
+/// to rounding, however the labels are spread over the parts. Dropout depends on (seed, step,
+/// part). `step` counts from 1, the first. Throws TrainingDiverged, naming it, where the loss is
+/// not finite.
 Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
                            std::uint64_t seed, std::int64_t step);
 
-/// The global gradient norm, as gradient_norm() gives it. Throws TrainingDiverged, naming the step and the
-/// first parameter whose gradient is not finite.
+/// The global gradient norm, as gradient_norm() gives it. Throws TrainingDiverged, naming the step
+/// and the first parameter whose gradient is not finite.
 double finite_gradient_norm(const std::vector<TrainedParameter>& parameters, std::int64_t step);
 
 /// Mean share of queries beyond the resolution limit in the model's last forward pass, over its

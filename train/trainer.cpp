@@ -59,8 +59,8 @@ void require_same_run(Config& stored, Config& config, const fs::path& path, Prog
                         change.after.empty() ? "(absent)" : change.after);
     }
     if (!change.key.starts_with("output.")) {
-      progress.say(fmt::format("resume: {} was {}, now {}", change.key, change.before,
-                               change.after));
+      progress.say(
+          fmt::format("resume: {} was {}, now {}", change.key, change.before, change.after));
     }
   }
 }
@@ -100,10 +100,7 @@ TrainingRecord TrainingRecord::from_map(const std::map<std::string, double>& val
 
 Trainer::Trainer(Config& config, Experiment experiment, RunFolder& folder,
                  const std::optional<fs::path>& start, const Registries& known, Progress& progress)
-    : config_(config),
-      experiment_(std::move(experiment)),
-      folder_(folder),
-      progress_(progress) {
+    : config_(config), experiment_(std::move(experiment)), folder_(folder), progress_(progress) {
   if (start) restore(*start, known);
   first_step_ = step_;
   write_whole_file(folder_.config(), resolved_yaml(config_));

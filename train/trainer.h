@@ -37,8 +37,8 @@ struct TrainingRecord {
 class Trainer {
  public:
   /// Takes the folder over: writes config.yaml and goes on with metrics.jsonl. `start` is the
-  /// checkpoint to go on from; the experiment's tensors are filled from it. Throws ConfigError where
-  /// its configuration differs in what makes a run what it is.
+  /// checkpoint to go on from; the experiment's tensors are filled from it. Throws ConfigError
+  /// where its configuration differs in what makes a run what it is.
   Trainer(Config& config, Experiment experiment, RunFolder& folder,
           const std::optional<std::filesystem::path>& start, const Registries& known,
           Progress& progress);

@@ -67,8 +67,9 @@ TEST_F(CommandTest, MisspeltKeys) {
   write_text(config_, std::string(kTinyRun) + "\nschedule: {warmup_step: 3}\n");
   expect_error(train(), 2, "tiny.yaml:8:12: schedule.warmup_step: unknown key; did you mean");
   write_text(config_, kTinyRun);
-  expect_error(train({"optimizer.lrr=1"}), 2,
-               "override optimizer.lrr=1: optimizer.lrr: unknown key; did you mean 'optimizer.lr'?");
+  expect_error(
+      train({"optimizer.lrr=1"}), 2,
+      "override optimizer.lrr=1: optimizer.lrr: unknown key; did you mean 'optimizer.lr'?");
   expect_error(train({"optimizer.lr=fast"}), 2, "optimizer.lr");
   expect_error(train({"optimizer.lr"}), 2, "optimizer.lr");
   EXPECT_FALSE(fs::exists(folder_ / "run")) << "a wrong configuration starts nothing";
@@ -101,7 +102,8 @@ TEST_F(CommandTest, PlainLinesAndABarOnATerminal) {
 }
 
 TEST_F(CommandTest, EvalEqualsTheTrainersOwnEvaluation) {
-  ASSERT_EQ(train({"attention.kind=conformal", "task={name: mqar, vocab: 32, n_test: 16, mixture: "
+  ASSERT_EQ(train({"attention.kind=conformal",
+                   "task={name: mqar, vocab: 32, n_test: 16, mixture: "
                    "[{seq_len: 16, n_pairs: 2}, {seq_len: 16, n_pairs: 4}]}"})
                 .exit_code,
             0);

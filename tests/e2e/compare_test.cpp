@@ -76,8 +76,8 @@ TEST_F(CompareTest, GoesOnWithAnInterruptedVariation) {
 
   const Outcome outcome = mobius(arguments(longer));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("softmax: finished before, skipped"),
-                                 HasSubstr("resume: step ")));
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("softmax: finished before, skipped"), HasSubstr("resume: step ")));
   expect_same_run(folder_ / "straight" / "conformal", folder_ / "out" / "conformal", 300);
 }
 

@@ -56,8 +56,8 @@ class Process {
   Outcome wait() {
     int status = 0;
     ::waitpid(std::exchange(pid_, -1), &status, 0);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, WIFSIGNALED(status) ? WTERMSIG(status) : 0,
-            out(), read_text(folder_ / "err")};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+            WIFSIGNALED(status) ? WTERMSIG(status) : 0, out(), read_text(folder_ / "err")};
   }
 
  private:

@@ -86,8 +86,9 @@ TEST_F(ResumeTest, ASignalSavesAndHasItsOwnExitCode) {
 }
 
 TEST_F(ResumeTest, ASecondSignalEndsAtOnce) {
-  Process process(mobius_command(train_arguments(
-      "slow", {"task.seq_len=512", "task.vocab=1024", "train.batch_size=2048", "model.d_model=64"})));
+  Process process(
+      mobius_command(train_arguments("slow", {"task.seq_len=512", "task.vocab=1024",
+                                              "train.batch_size=2048", "model.d_model=64"})));
   ASSERT_TRUE(wait_until([&] { return process.out().find("parameters") != std::string::npos; }));
   process.kill(SIGINT);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -150,7 +151,8 @@ TEST_F(ResumeTest, SkipsAndReportsABrokenCheckpoint) {
   EXPECT_THAT(outcome.out, HasSubstr("resume: step 25 from"));
   // The last evaluation of the shorter run is not one of the longer run's.
   EXPECT_EQ(metrics_in(folder_ / "run", "train"), metrics_in(folder_ / "straight", "train"));
-  EXPECT_EQ(state_in(step_file(folder_ / "run", 40)), state_in(step_file(folder_ / "straight", 40)));
+  EXPECT_EQ(state_in(step_file(folder_ / "run", 40)),
+            state_in(step_file(folder_ / "straight", 40)));
 }
 
 }  // namespace

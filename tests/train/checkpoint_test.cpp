@@ -134,9 +134,9 @@ TEST_F(Checkpoint, SaysWhereAnotherOptimiserDiffers) {
   save();
   CheckpointTensors other = zeros_like(some_tensors());
   other.optimizer = {{"momentum/z.weight", Tensor::zeros({2, 3})}};
-  EXPECT_THAT(error_of([&] { load_checkpoint(path_, other); }),
-              AllOf(HasSubstr("in optimizer"), HasSubstr("momentum/z.weight"),
-                    HasSubstr("m/z.weight")));
+  EXPECT_THAT(
+      error_of([&] { load_checkpoint(path_, other); }),
+      AllOf(HasSubstr("in optimizer"), HasSubstr("momentum/z.weight"), HasSubstr("m/z.weight")));
 }
 
 // ---- damaged, truncated, foreign
@@ -225,8 +225,7 @@ TEST_F(Checkpoint, SurvivesAFailedWriteOfTheNextOne) {
     save();
     {
       const FileSizeLimit full(limit);
-      const std::string error =
-          error_of([&] { save_checkpoint(path_, some_header(8), large); });
+      const std::string error = error_of([&] { save_checkpoint(path_, some_header(8), large); });
       EXPECT_THAT(error, AllOf(HasSubstr(path_.string()), HasSubstr("File too large"))) << limit;
       EXPECT_EQ(error.find('\n'), std::string::npos);
     }

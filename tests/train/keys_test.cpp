@@ -22,8 +22,7 @@ struct Base {
   const char* yaml;
 };
 
-const Base kBases[] = {
-    {"rope, cosine, dropout", R"(
+const Base kBases[] = {{"rope, cosine, dropout", R"(
 task: {name: mqar, vocab: 32, seq_len: 16, n_pairs: 2, n_test: 16}
 model: {d_model: 16, n_layers: 1, n_heads: 2, dropout: 0.1, positions: rope}
 attention: {kind: softmax, scale: 2.0}
@@ -34,7 +33,7 @@ train: {max_steps: 6, batch_size: 8, accumulation_steps: 2, threads: 1, log_ever
 eval: {every: 2}
 checkpoint: {every: 2, keep_last: 2, keep_best: true, metric: accuracy}
 )"},
-    {"early stop, sgd, conformal, recall", R"(
+                       {"early stop, sgd, conformal, recall", R"(
 task: {name: recall, vocab: 16, seq_len: 8, n_test: 16}
 model: {d_model: 16, n_layers: 1, n_heads: 2}
 attention: {kind: conformal, weight: custom, s: 2.0, gamma: 0.5}
@@ -43,7 +42,7 @@ train: {max_steps: 6, batch_size: 8, threads: 1, log_every: 1,
         early_stop: {metric: accuracy, threshold: 0.0}}
 eval: {every: 2}
 )"},
-    {"mixture, standard weight", R"(
+                       {"mixture, standard weight", R"(
 task: {name: mqar, vocab: 32, n_test: 8,
        mixture: [{seq_len: 16, n_pairs: 2, weight: 1.0}, {seq_len: 12, n_pairs: 3, weight: 1.0}]}
 model: {d_model: 16, n_layers: 1, n_heads: 2}
@@ -87,8 +86,8 @@ std::string behaviour(const std::string& yaml, const std::vector<std::string>& o
   return content;
 }
 
-// gamma only scales a custom kernel, for all keys alike: it cancels in the kernel whose maximum is 1
-// and in its mean (docs/MATH.md, section 1).
+// gamma only scales a custom kernel, for all keys alike: it cancels in the kernel whose maximum is
+// 1 and in its mean (docs/MATH.md, section 1).
 const std::set<std::string> kWithoutEffect = {"attention.gamma"};
 
 // ---- other values for a key
@@ -119,7 +118,8 @@ std::vector<std::string> others(const OptionField& field) {
   if (const auto* number = std::get_if<double>(&value)) return numbers_near(field.form(), *number);
   if (const auto* list = std::get_if<std::vector<double>>(&value)) {
     std::string text;
-    for (const double element : *list) text += fmt::format("{}{}", text.empty() ? "[" : ", ", element / 2);
+    for (const double element : *list)
+      text += fmt::format("{}{}", text.empty() ? "[" : ", ", element / 2);
     return {text + "]"};
   }
   if (std::holds_alternative<std::string>(value)) return {"elsewhere"};

@@ -121,8 +121,8 @@ TEST(WeightDecay, ActsOnMatricesAlone) {
                         "blocks.0.attention_norm.weight", "blocks.0.attention_norm.bias",
                         "blocks.0.attention.raw_alpha", "blocks.0.attention.qkv.bias",
                         "blocks.0.attention.proj.bias", "blocks.0.mlp_norm.weight",
-                        "blocks.0.mlp_norm.bias", "blocks.0.mlp.w_up.bias", "blocks.0.mlp.w_down.bias",
-                        "final_norm.weight", "final_norm.bias"}));
+                        "blocks.0.mlp_norm.bias", "blocks.0.mlp.w_up.bias",
+                        "blocks.0.mlp.w_down.bias", "final_norm.weight", "final_norm.bias"}));
 }
 
 }  // namespace

@@ -15,8 +15,8 @@
 
 namespace mobius {
 
-/// Where temporary folders are made: in memory where the system offers that, for a run writes to the
-/// disk for good and does not go on before.
+/// Where temporary folders are made: in memory where the system offers that, for a run writes to
+/// the disk for good and does not go on before.
 inline std::filesystem::path temporary_root() {
   const std::filesystem::path memory = "/dev/shm";
   return ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();

@@ -68,7 +68,8 @@ void expect_same(const Gradients& parts, const Gradients& whole, double toleranc
   EXPECT_EQ(parts.score.n_labels, whole.score.n_labels);
   EXPECT_EQ(parts.score.n_correct, whole.score.n_correct);
   for (std::size_t i = 0; i < whole.values.size(); ++i) {
-    EXPECT_LT(relative_difference(parts.values[i], whole.values[i]), tolerance) << "parameter " << i;
+    EXPECT_LT(relative_difference(parts.values[i], whole.values[i]), tolerance)
+        << "parameter " << i;
   }
 }
 
@@ -196,11 +197,11 @@ TEST(ScoreOf, CountsOnlyScoredPositions) {
 // Groups of a mixture are scored apart, and their sum is the total.
 TEST(Evaluate, AddsGroupsUpToTheTotal) {
   const Registries known;
-  const auto config = config_of(
-      kTinyRun,
-      {"task={name: mqar, vocab: 32, n_test: 10,"
-       " mixture: [{seq_len: 16, n_pairs: 2}, {seq_len: 24, n_pairs: 4}]}"},
-      known);
+  const auto config =
+      config_of(kTinyRun,
+                {"task={name: mqar, vocab: 32, n_test: 10,"
+                 " mixture: [{seq_len: 16, n_pairs: 2}, {seq_len: 24, n_pairs: 4}]}"},
+                known);
   const Experiment experiment = build_experiment(*config);
   const Evaluation evaluation = evaluate(*experiment.model, *experiment.task, 4);
   ASSERT_EQ(evaluation.groups.size(), 2u);

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <csignal>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "core/backend.h"

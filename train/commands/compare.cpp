@@ -85,9 +85,10 @@ std::optional<RunSummary> earlier_result(Contender& contender, const Registries&
   const auto stored = parse_config(read_whole_file(path), path, known);
   for (const ConfigChange& change : changes(*stored, *contender.config)) {
     if (change.key.starts_with("output.")) continue;
-    throw ConfigError("{}: holds a finished run with {} = {}, but the comparison says {}; remove "
-                      "it, or choose another folder by --out DIR",
-                      folder.string(), change.key, change.before, change.after);
+    throw ConfigError(
+        "{}: holds a finished run with {} = {}, but the comparison says {}; remove "
+        "it, or choose another folder by --out DIR",
+        folder.string(), change.key, change.before, change.after);
   }
   return summary;
 }
@@ -96,11 +97,10 @@ Table to_table(const std::vector<Result>& results) {
   Table table = {{"name", "accuracy", "loss", "steps", "steps_to_99", "step_ms", "parameters"}};
   for (const auto& [name, summary] : results) {
     const Score score = summary.test.value_or(Score{});
-    table.push_back(
-        {name, fmt::format("{:.4f}", score.accuracy()), fmt::format("{:.4f}", score.loss()),
-         std::to_string(summary.step),
-         summary.steps_to_99 ? std::to_string(*summary.steps_to_99) : "",
-         fmt::format("{:.2f}", summary.step_ms), std::to_string(summary.parameters)});
+    table.push_back({name, fmt::format("{:.4f}", score.accuracy()),
+                     fmt::format("{:.4f}", score.loss()), std::to_string(summary.step),
+                     summary.steps_to_99 ? std::to_string(*summary.steps_to_99) : "",
+                     fmt::format("{:.2f}", summary.step_ms), std::to_string(summary.parameters)});
   }
   return table;
 }

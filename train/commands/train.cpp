@@ -48,7 +48,8 @@ void print_summary(const RunSummary& summary, const std::string& folder) {
   if (summary.test) {
     fmt::print("test loss {:.4f}, test accuracy {:.2f}%", summary.test->loss(),
                100 * summary.test->accuracy());
-    if (summary.loss_floor) fmt::print(" (no model can get below a loss of {:.4f})", *summary.loss_floor);
+    if (summary.loss_floor)
+      fmt::print(" (no model can get below a loss of {:.4f})", *summary.loss_floor);
     fmt::print("\n");
   }
   fmt::print("{:.1f} ms a step, {} tokens/s; see {}\n", summary.step_ms,
