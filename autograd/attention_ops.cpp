@@ -23,7 +23,7 @@ Variable rope(const Variable& x, double base, std::int64_t offset) {
 Variable attention(const AttentionSpec& spec, const AttentionVariables& in) {
   constexpr std::string_view op = "attention";
   const std::vector<Variable> variables{
-      in.q, in.k, in.v, in.key_bias, in.distance_bias, in.curvature, in.log_factor};
+      in.q, in.k, in.v, in.key_bias, in.distance_bias, in.sharpness, in.log_factor};
   std::vector<Saved> saved;
   for (const Variable& x : variables) {
     saved.push_back(x.defined() ? Saved(op, x) : Saved());
@@ -44,7 +44,7 @@ Variable attention(const AttentionSpec& spec, const AttentionVariables& in) {
                                    std::move(g.v),
                                    std::move(g.key_bias),
                                    std::move(g.distance_bias),
-                                   std::move(g.curvature),
+                                   std::move(g.sharpness),
                                    std::move(g.log_factor)};
       });
 }

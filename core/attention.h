@@ -34,7 +34,7 @@ struct AttentionMask {
 enum class ScoreMap {
   /// exp(scale <q_i, k_j> + key_bias_j + distance_bias[p - j])
   dot,
-  /// exp(min(g_i - s log a_ij, 80)), a_ij = 1 + c_i (1 - <q_i, k_j>) >= 1, q and k of unit length
+  /// exp(min(g_i - s log a_ij, log_cap)), a_ij = 1 - t_i <q_i, k_j> > 0, q and k of unit length
   conformal
 };
 
@@ -48,6 +48,7 @@ struct AttentionSpec {
   WeightNormalizer normalizer = WeightNormalizer::softmax;
   double scale = 1;     // of ScoreMap::dot
   double exponent = 1;  // s of ScoreMap::conformal, > 0
+  double log_cap = 80;  // of ScoreMap::conformal without a softmax: e^80 is finite in f32
   AttentionMask mask;
   double dropout = 0;  // of the weights, after normalisation
   RngKey dropout_key{};
@@ -62,13 +63,13 @@ struct AttentionInputs {
   Tensor key_bias;       // dot: undefined or [B, G, Nk]
   Tensor distance_bias;  // dot: undefined or [H, Nq + Nk - 1]; pairs with j - i = t - (Nq - 1) read
                          // entry t
-  Tensor curvature;      // conformal: c_i >= 0, [B, H, Nq]
+  Tensor sharpness;      // conformal: t_i in [0, 1), [B, H, Nq]
   Tensor log_factor;     // conformal: g_i, [B, H, Nq]; undefined means 0
 };
 
 /// Gradients of the inputs of the same names, defined where those are.
 struct AttentionGrads {
-  Tensor q, k, v, key_bias, distance_bias, curvature, log_factor;
+  Tensor q, k, v, key_bias, distance_bias, sharpness, log_factor;
 };
 
 /// Attention by feature products:

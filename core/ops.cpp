@@ -405,10 +405,10 @@ AttentionInputs checked(const AttentionSpec& spec, AttentionInputs in) {
   require_mask_fits("attention", spec.mask, {b, h, n_q, n_k});
   require_optional("key_bias", in.key_bias, in.q, {b, in.k.size(1), n_k});
   require_optional("distance_bias", in.distance_bias, in.q, {h, n_q + n_k - 1});
-  require_optional("curvature", in.curvature, in.q, {b, h, n_q});
+  require_optional("sharpness", in.sharpness, in.q, {b, h, n_q});
   require_optional("log_factor", in.log_factor, in.q, {b, h, n_q});
-  if (spec.score == ScoreMap::conformal && !in.curvature.defined()) {
-    throw ShapeError("attention: the conformal score map needs curvatures");
+  if (spec.score == ScoreMap::conformal && !in.sharpness.defined()) {
+    throw ShapeError("attention: the conformal score map needs sharpness");
   }
   if (spec.score == ScoreMap::dot && spec.normalizer == WeightNormalizer::none) {
     throw Error("attention: the dot score map has no form without normalisation");
@@ -416,7 +416,7 @@ AttentionInputs checked(const AttentionSpec& spec, AttentionInputs in) {
   in.q = with_dense_rows(in.q);
   in.k = with_dense_rows(in.k);
   in.v = with_dense_rows(in.v);
-  for (Tensor* x : {&in.key_bias, &in.distance_bias, &in.curvature, &in.log_factor}) {
+  for (Tensor* x : {&in.key_bias, &in.distance_bias, &in.sharpness, &in.log_factor}) {
     if (x->defined()) *x = x->contiguous();
   }
   return in;
@@ -447,7 +447,7 @@ AttentionGrads attention_backward(const AttentionSpec& spec, const AttentionInpu
                        in.v.empty_like(),
                        empty_if_defined(in.key_bias),
                        empty_if_defined(in.distance_bias),
-                       empty_if_defined(in.curvature),
+                       empty_if_defined(in.sharpness),
                        empty_if_defined(in.log_factor)};
   backend_of(in.q).attention_backward(spec, in, result.out, result.lse, with_dense_rows(grad_out),
                                       grads);

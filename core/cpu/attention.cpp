@@ -19,9 +19,10 @@ namespace HWY_NAMESPACE {
 template <class T, class Score, bool kSoftmax>
 class ForwardTile {
  public:
-  ForwardTile(const AttentionProblem<T>& problem, const Tensor& v, const Tensor& out,
-              const Tensor& lse)
+  ForwardTile(const AttentionProblem<T>& problem, const Tensor& k_tiles, const Tensor& v,
+              const Tensor& out, const Tensor& lse)
       : p_(problem),
+        k_tiles_(k_tiles),
         v_(v),
         out_(out),
         lse_(kSoftmax ? lse.data<T>() : nullptr),
@@ -54,7 +55,7 @@ class ForwardTile {
     const std::int64_t width = round_up(j1 - at.j0, attention_lanes<T>);
     const std::int64_t rows = at.i1 - at.i0, group = p_.group_of(at.h);
     tile_gemm(rows, width, p_.d, q_tile_.data(), p_.d, 1,
-              p_.key_tile(at.b, group, at.j0 / attention_block_k), attention_block_k, false,
+              tile_of<T>(k_tiles_, at.b * p_.groups + group, at.j0), attention_block_k, false,
               weights_.data(), attention_block_k);
     for (std::int64_t i = 0; i < rows; ++i) {
       T* const row = weights_.row(i, attention_block_k);
@@ -105,6 +106,7 @@ class ForwardTile {
   }
 
   const AttentionProblem<T>& p_;
+  const Tensor& k_tiles_;
   HeadRows<T> v_, out_;
   T* lse_;
   std::int64_t dv_;  // padded to whole vectors
@@ -114,11 +116,12 @@ class ForwardTile {
 };
 
 template <class T, class Score, bool kSoftmax>
-void forward_tiles(const AttentionProblem<T>& p, const Tensor& v, const Tensor& out,
-                   const Tensor& lse) {
+void forward_tiles(const AttentionProblem<T>& p, const Tensor& k, const Tensor& v,
+                   const Tensor& out, const Tensor& lse) {
   const std::int64_t tiles = p.query_tiles();
+  const Tensor k_tiles = transposed_tiles<T>(k);
   parallel_for(p.batch * p.heads * tiles, 4, [&](std::int64_t begin, std::int64_t end) {
-    ForwardTile<T, Score, kSoftmax> tile(p, v, out, lse);
+    ForwardTile<T, Score, kSoftmax> tile(p, k_tiles, v, out, lse);
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t bh = t / tiles, i0 = t % tiles * attention_block_q;
       tile.run(bh / p.heads, bh % p.heads, i0, std::min(i0 + attention_block_q, p.n_q));
@@ -132,11 +135,11 @@ void attention_forward_as(const AttentionSpec& spec, const AttentionInputs& inpu
   const AttentionProblem<T> p(spec, inputs);
   const Tensor v = with_padded_rows<T>(inputs.v);
   if (spec.score == ScoreMap::dot) {
-    forward_tiles<T, DotScore<T>, true>(p, v, out, lse);
+    forward_tiles<T, DotScore<T>, true>(p, inputs.k, v, out, lse);
   } else if (spec.normalizer == WeightNormalizer::softmax) {
-    forward_tiles<T, ConformalScore<T>, true>(p, v, out, lse);
+    forward_tiles<T, ConformalScore<T>, true>(p, inputs.k, v, out, lse);
   } else {
-    forward_tiles<T, ConformalScore<T>, false>(p, v, out, lse);
+    forward_tiles<T, ConformalScore<T>, false>(p, inputs.k, v, out, lse);
   }
 }
 

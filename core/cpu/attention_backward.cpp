@@ -21,6 +21,7 @@ namespace HWY_NAMESPACE {
 /// leading dimension of the shares is the task within its head: see shares_per_group.
 template <class T>
 struct BackwardState {
+  Tensor k_tiles;  // [B G, tiles, D, block_k]
   Tensor v_tiles;  // [B G, tiles, Dv, block_k]
   Tensor k_rows;   // [B, G, Nk, D padded]
   HeadRows<T> grad_out;
@@ -28,7 +29,7 @@ struct BackwardState {
   const T* mean;  // [B, H, Nq]: <grad_out_i, out_i>
   std::int64_t shares;
   Tensor grad_q;           // [shares, B, H, Nq, D padded]
-  Tensor grad_curvature;   // [shares, B, H, Nq], or undefined
+  Tensor grad_sharpness;   // [shares, B, H, Nq], or undefined
   Tensor grad_log_factor;  // likewise
   Tensor grad_distance;    // [shares, B, H, Nq + Nk - 1 + block_k], or undefined
 };
@@ -93,18 +94,15 @@ class BackwardTile {
     const std::int64_t end = std::min(j1, p_.visibility.end_key(at.i1));
     if (end <= at.j0) return;
     const std::int64_t width = round_up(end - at.j0, attention_lanes<T>);
-    const std::int64_t tile = at.j0 / attention_block_k;
     const T scale = p_.spec.score == ScoreMap::dot ? static_cast<T>(p_.spec.scale) : T{1};
     copy_rows(p_.q.row(at.b, at.h, at.i0), p_.q.row_stride, rows, p_.d, scale, q_tile_.data(), d_);
     copy_rows(s_.grad_out.row(at.b, at.h, at.i0), s_.grad_out.row_stride, rows, p_.dv, T{1},
               grad_out_tile_.data(), dv_);
-    tile_gemm(rows, width, p_.d, q_tile_.data(), d_, 1, p_.key_tile(at.b, g, tile),
+    const std::int64_t bg = at.b * p_.groups + g;
+    tile_gemm(rows, width, p_.d, q_tile_.data(), d_, 1, tile_of<T>(s_.k_tiles, bg, at.j0),
               attention_block_k, false, weights_.data(), attention_block_k);
-    const T* const v_tile =
-        s_.v_tiles.template data<T>() +
-        (((at.b * p_.groups + g) * p_.key_tiles() + tile) * p_.dv) * attention_block_k;
-    tile_gemm(rows, width, p_.dv, grad_out_tile_.data(), dv_, 1, v_tile, attention_block_k, false,
-              grad_weights_.data(), attention_block_k);
+    tile_gemm(rows, width, p_.dv, grad_out_tile_.data(), dv_, 1, tile_of<T>(s_.v_tiles, bg, at.j0),
+              attention_block_k, false, grad_weights_.data(), attention_block_k);
     for (std::int64_t i = 0; i < rows; ++i) through_weights(at, j1, width, i, share);
 
     tile_gemm(end - at.j0, dv_, rows, weights_.data(), 1, attention_block_k, grad_out_tile_.data(),
@@ -140,8 +138,8 @@ class BackwardTile {
     }
     if (p_.spec.dropout > 0) multiply_row(factors_.data(), width, row);
     const std::int64_t share_row = share * p_.batch * p_.heads * p_.n_q + head_row;
-    if (s_.grad_curvature.defined())
-      s_.grad_curvature.template data<T>()[share_row] += sums.curvature;
+    if (s_.grad_sharpness.defined())
+      s_.grad_sharpness.template data<T>()[share_row] += sums.sharpness;
     if (s_.grad_log_factor.defined())
       s_.grad_log_factor.template data<T>()[share_row] += sums.log_factor;
     if (grads_.key_bias.defined()) add_row(grad, width, grad_bias_.data());
@@ -163,7 +161,8 @@ class BackwardTile {
   Scratch<std::uint8_t> flags_;
 };
 
-/// <grad_out_i, out_i> for every query.
+/// <grad_out_i, out_i> for every query, summed in the order in which the tile products sum
+/// <grad_out_i, v_j>: a query that sees a single key then gets a gradient of exactly 0.
 template <class T>
 Tensor row_means(const AttentionProblem<T>& p, const Tensor& out, const Tensor& grad_out) {
   Tensor mean = Tensor::empty({p.batch, p.heads, p.n_q}, out.dtype());
@@ -171,11 +170,10 @@ Tensor row_means(const AttentionProblem<T>& p, const Tensor& out, const Tensor& 
   parallel_for(p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin * p.n_q; r < end * p.n_q; ++r) {
       const std::int64_t b = r / p.n_q / p.heads, h = r / p.n_q % p.heads, i = r % p.n_q;
-      const T *a = x.row(b, h, i), *g = y.row(b, h, i);
-      double sum = 0;
-      for (std::int64_t c = 0; c < p.dv; ++c)
-        sum += static_cast<double>(a[c]) * static_cast<double>(g[c]);
-      mean.data<T>()[r] = static_cast<T>(sum);
+      const T *value = x.row(b, h, i), *grad = y.row(b, h, i);
+      T sum = 0;
+      for (std::int64_t c = 0; c < p.dv; ++c) sum = std::fma(grad[c], value[c], sum);
+      mean.data<T>()[r] = sum;
     }
   });
   return mean;
@@ -210,6 +208,7 @@ void backward_tiles(const AttentionProblem<T>& p, const AttentionInputs& in, con
   const std::int64_t shares = shares_per_group(p);
   const Shape per_query{shares, p.batch, p.heads, p.n_q};
   BackwardState<T> state{
+      transposed_tiles<T>(in.k),
       transposed_tiles<T>(in.v),
       with_padded_rows<T>(in.k),
       HeadRows<T>(grad_out),
@@ -218,7 +217,7 @@ void backward_tiles(const AttentionProblem<T>& p, const AttentionInputs& in, con
       shares,
       Tensor::zeros(
           {shares, p.batch, p.heads, p.padded_queries(), round_up(p.d, attention_lanes<T>)}, type),
-      grads.curvature.defined() ? Tensor::zeros(per_query, type) : Tensor(),
+      grads.sharpness.defined() ? Tensor::zeros(per_query, type) : Tensor(),
       grads.log_factor.defined() ? Tensor::zeros(per_query, type) : Tensor(),
       grads.distance_bias.defined()
           ? Tensor::zeros({shares, p.batch, p.heads, p.distance_bias.size(1)}, type)
@@ -232,7 +231,7 @@ void backward_tiles(const AttentionProblem<T>& p, const AttentionInputs& in, con
     }
   });
   add_shares(state.grad_q, p.spec.score == ScoreMap::dot ? p.spec.scale : 1, grads.q);
-  if (grads.curvature.defined()) add_shares(state.grad_curvature, 1, grads.curvature);
+  if (grads.sharpness.defined()) add_shares(state.grad_sharpness, 1, grads.sharpness);
   if (grads.log_factor.defined()) add_shares(state.grad_log_factor, 1, grads.log_factor);
   if (grads.distance_bias.defined()) {  // the batch shares the bias
     const std::int64_t n = p.distance_bias.size(1);

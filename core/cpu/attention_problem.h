@@ -127,10 +127,9 @@ struct AttentionProblem {
   std::int64_t batch, heads, groups, n_q, n_k, d, dv;
   HeadRows<T> q, k, v;
   Visibility visibility;
-  Tensor k_tiles;        // [B G, tiles of keys, D, block_k]: keys transposed, zeros past the end
   Tensor key_bias;       // [B G, tiles * block_k], zeros past the end; undefined without one
   Tensor distance_bias;  // [H, Nq + Nk - 1 + block_k], likewise
-  const T* curvature;    // [B, H, Nq], or null
+  const T* sharpness;    // [B, H, Nq], or null
   const T* log_factor;   // [B, H, Nq], or null
 
   std::int64_t key_tiles() const { return (n_k + attention_block_k - 1) / attention_block_k; }
@@ -138,14 +137,8 @@ struct AttentionProblem {
   /// Queries with the last tile completed: gradients of padding rows have a place.
   std::int64_t padded_queries() const { return query_tiles() * attention_block_q; }
   std::int64_t group_of(std::int64_t head) const { return head / (heads / groups); }
-  const T* key_tile(std::int64_t b, std::int64_t g, std::int64_t tile) const {
-    return k_tiles.data<T>() + (((b * groups + g) * key_tiles() + tile) * d) * attention_block_k;
-  }
 };
 
-/// x[B, G, N, D] as [B G, tiles, D, block_k]: each tile transposed, so that keys lie along vectors.
-template <class T>
-Tensor transposed_tiles(const Tensor& x);
 /// x itself when its rows are whole vectors, else a copy with rows padded by zeros.
 template <class T>
 Tensor with_padded_rows(const Tensor& x);

@@ -1,6 +1,6 @@
 // One row of one tile of the attention kernel: from the products <q_i, k_j> to weights, and back.
-// A score map is a struct with `logit` (log of the unnormalised weight) and `slope` (its derivative
-// in the product); the conformal one also has its weight directly, without exp and log.
+// A score map is a struct with `logit`, the log of the unnormalised weight; the conformal one also
+// has its weight directly, without exp and log.
 //
 // Included once per instruction set, between HWY_BEFORE_NAMESPACE() and HWY_AFTER_NAMESPACE() of
 // its own (Highway's convention for -inl.h files).
@@ -44,36 +44,29 @@ struct DotScore {
     if (distance_bias) product = hn::Add(product, hn::LoadU(d, distance_bias + j));
     return product;
   }
-  template <class V>
-  HWY_INLINE V slope(V /*product*/) const {
-    return hn::Set(Lanes<T>(), T{1});
-  }
 };
 
 /// ScoreMap::conformal for one query.
 template <class T>
 struct ConformalScore {
-  T curvature;              // c
+  T sharpness;              // t
   T exponent;               // s
   T base;                   // b = e^(g/s)
-  T log_factor;             // g
+  T cap;                    // largest weight
   unsigned twice_exponent;  // 2s where that is a whole number, else 0
 
+  /// a, kept positive where rounding carries t u to 1.
   template <class V>
   HWY_INLINE V distance(V product) const {
     const Lanes<T> d;
-    return conformal_distance(product, hn::Set(d, curvature), hn::Set(d, T{1}));
+    const auto smallest = hn::Set(d, std::numeric_limits<T>::epsilon() / 2);
+    return hn::Max(conformal_distance(product, hn::Set(d, sharpness), hn::Set(d, T{1})), smallest);
   }
   /// -s log a: g is constant along the row and drops out of a softmax.
   template <class V>
   HWY_INLINE V logit(V product, std::int64_t /*j*/) const {
     const Lanes<T> d;
     return hn::Mul(hn::Set(d, -exponent), log(d, distance(product)));
-  }
-  template <class V>
-  HWY_INLINE V slope(V product) const {
-    const Lanes<T> d;
-    return hn::Div(hn::Set(d, exponent * curvature), distance(product));
   }
   /// (b / a)^s, uncapped, given b / a.
   template <class V>
@@ -86,12 +79,6 @@ struct ConformalScore {
     return positive_power(hn::Sqrt(ratio), twice_exponent);
   }
 };
-
-/// The largest weight, e^80: it keeps float finite beyond the resolution limit.
-template <class T>
-T weight_cap() {
-  return static_cast<T>(5.540622384393510e34);
-}
 
 /// Which lanes of the vector at key j (counted from the tile's first) are seen.
 template <class T>
@@ -191,7 +178,7 @@ template <class T>
 void weights_row(const ConformalScore<T>& score, const TileKeys& keys, std::int64_t first,
                  std::int64_t width, T* row) {
   const Lanes<T> d;
-  const auto b = hn::Set(d, score.base), cap = hn::Set(d, weight_cap<T>());
+  const auto b = hn::Set(d, score.base), cap = hn::Set(d, score.cap);
   for_each_vector<T>(
       keys, first, width,
       [&](std::int64_t j, auto seen) HWY_ATTR {
@@ -205,7 +192,7 @@ void weights_row(const ConformalScore<T>& score, const TileKeys& keys, std::int6
 /// Gradients of the numbers of one query, summed over its keys.
 template <class T>
 struct RowGrads {
-  T curvature = 0, log_factor = 0;
+  T sharpness = 0, log_factor = 0;
 };
 
 /// Backward of softmax: products -> weights in place, grad_w (d loss / d weight) -> grad of the
@@ -215,7 +202,7 @@ RowGrads<T> softmax_backward_row(const Score& score, const TileKeys& keys, std::
                                  std::int64_t width, T lse, T mean, T* row, T* grad_w) {
   const Lanes<T> d;
   const auto shift = hn::Set(d, lse), centre = hn::Set(d, mean);
-  auto grad_c = hn::Zero(d);
+  auto grad_t = hn::Zero(d);
   for_each_vector<T>(
       keys, first, width,
       [&](std::int64_t j, auto seen) HWY_ATTR {
@@ -224,12 +211,11 @@ RowGrads<T> softmax_backward_row(const Score& score, const TileKeys& keys, std::
         const auto grad_logit = hn::Mul(w, hn::Sub(hn::LoadU(d, grad_w + j), centre));
         hn::StoreU(w, d, row + j);
         if constexpr (std::is_same_v<Score, ConformalScore<T>>) {
-          // logit = -s log(1 + c (1 - u)): its derivatives share the factor s / a.
-          const auto one = hn::Set(d, T{1});
+          // logit = -s log(1 - t u): its derivatives share the factor s / a.
           const auto common =
               hn::Div(hn::Mul(grad_logit, hn::Set(d, score.exponent)), score.distance(product));
-          hn::StoreU(hn::Mul(common, hn::Set(d, score.curvature)), d, grad_w + j);
-          grad_c = hn::NegMulAdd(common, hn::Sub(one, product), grad_c);
+          hn::StoreU(hn::Mul(common, hn::Set(d, score.sharpness)), d, grad_w + j);
+          grad_t = hn::MulAdd(common, product, grad_t);
         } else {
           hn::StoreU(grad_logit, d, grad_w + j);
         }
@@ -238,7 +224,7 @@ RowGrads<T> softmax_backward_row(const Score& score, const TileKeys& keys, std::
         hn::StoreU(hn::Zero(d), d, row + j);
         hn::StoreU(hn::Zero(d), d, grad_w + j);
       });
-  return {hn::GetLane(hn::SumOfLanes(d, grad_c)), 0};
+  return {hn::GetLane(hn::SumOfLanes(d, grad_t)), 0};
 }
 
 /// The same without normalisation, for the conformal map.
@@ -247,8 +233,8 @@ RowGrads<T> weights_backward_row(const ConformalScore<T>& score, const TileKeys&
                                  std::int64_t first, std::int64_t width, T* row, T* grad_w) {
   const Lanes<T> d;
   const auto one = hn::Set(d, T{1}), b = hn::Set(d, score.base), s = hn::Set(d, score.exponent);
-  const auto c = hn::Set(d, score.curvature), cap = hn::Set(d, weight_cap<T>());
-  auto grad_c = hn::Zero(d), grad_g = hn::Zero(d);
+  const auto t = hn::Set(d, score.sharpness), cap = hn::Set(d, score.cap);
+  auto grad_t = hn::Zero(d), grad_g = hn::Zero(d);
   for_each_vector<T>(
       keys, first, width,
       [&](std::int64_t j, auto seen) HWY_ATTR {
@@ -256,19 +242,34 @@ RowGrads<T> weights_backward_row(const ConformalScore<T>& score, const TileKeys&
         const auto inverse = hn::Div(one, score.distance(product));
         const auto uncapped = score.weight(hn::Mul(b, inverse));
         const auto w = or_zero(seen, hn::Min(uncapped, cap));
-        const auto passes = hn::IfThenElseZero(hn::Lt(uncapped, cap), w);
+        const auto passes = hn::IfThenElseZero(hn::Le(uncapped, cap), w);
         const auto grad_log = hn::Mul(passes, hn::LoadU(d, grad_w + j));
         const auto common = hn::Mul(hn::Mul(grad_log, s), inverse);
         hn::StoreU(w, d, row + j);
-        hn::StoreU(hn::Mul(common, c), d, grad_w + j);
-        grad_c = hn::NegMulAdd(common, hn::Sub(one, product), grad_c);
+        hn::StoreU(hn::Mul(common, t), d, grad_w + j);
+        grad_t = hn::MulAdd(common, product, grad_t);
         grad_g = hn::Add(grad_g, grad_log);
       },
       [&](std::int64_t j) HWY_ATTR {
         hn::StoreU(hn::Zero(d), d, row + j);
         hn::StoreU(hn::Zero(d), d, grad_w + j);
       });
-  return {hn::GetLane(hn::SumOfLanes(d, grad_c)), hn::GetLane(hn::SumOfLanes(d, grad_g))};
+  return {hn::GetLane(hn::SumOfLanes(d, grad_t)), hn::GetLane(hn::SumOfLanes(d, grad_g))};
+}
+
+template <class T>
+T dot_rows(const T* a, const T* b, std::int64_t n) {
+  const Lanes<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto sum = hn::Zero(d);
+  std::int64_t j = 0;
+  for (; j + lanes <= n; j += lanes)
+    sum = hn::MulAdd(hn::LoadU(d, a + j), hn::LoadU(d, b + j), sum);
+  if (j < n) {
+    const auto tail = hn::FirstN(d, static_cast<std::size_t>(n - j));
+    sum = hn::MulAdd(hn::MaskedLoad(tail, d, a + j), hn::MaskedLoad(tail, d, b + j), sum);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 /// to += x over whole vectors.

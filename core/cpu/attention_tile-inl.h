@@ -9,31 +9,61 @@
 #define MOBIUS_CORE_CPU_ATTENTION_TILE_INL_H_
 #endif
 
-#include <hwy/aligned_allocator.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "core/cpu/attention_rows-inl.h"
 #include "core/cpu/tile_gemm-inl.h"
+#include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
-/// Zeroed, aligned scratch memory of n elements.
+/// Zeroed scratch memory of n elements, from the backend's cache.
 template <class T>
 class Scratch {
  public:
-  explicit Scratch(std::int64_t n) : data_(hwy::AllocateAligned<T>(static_cast<std::size_t>(n))) {
-    std::fill(data_.get(), data_.get() + n, T{0});
+  explicit Scratch(std::int64_t n) : memory_(Tensor::empty({n}, dtype_of<T>())) {
+    std::fill(data(), data() + n, T{0});
   }
-  T* data() { return data_.get(); }
-  T* row(std::int64_t i, std::int64_t width) { return data_.get() + i * width; }
+  T* data() { return memory_.data<T>(); }
+  T* row(std::int64_t i, std::int64_t width) { return data() + i * width; }
 
  private:
-  hwy::AlignedFreeUniquePtr<T[]> data_;
+  Tensor memory_;
 };
+
+/// x[B, G, N, D] as [B G, tiles, D, block_k]: each tile transposed, so that keys lie along vectors;
+/// zeros past the last one, to the end of its vector.
+template <class T>
+Tensor transposed_tiles(const Tensor& x) {
+  const std::int64_t groups = x.size(1), n = x.size(2), d = x.size(3);
+  constexpr std::int64_t block = attention_block_k;
+  const std::int64_t tiles = (n + block - 1) / block;
+  const HeadRows<T> rows(x);
+  const Tensor out = Tensor::empty({x.size(0) * groups, tiles, d, block}, x.dtype());
+  parallel_for(out.size(0) * tiles, 4, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      const std::int64_t bg = t / tiles, first = t % tiles * block;
+      const std::int64_t count = std::min(block, n - first);
+      T* const to = out.data<T>() + t * d * block;
+      transpose_tile(rows.row(bg / groups, bg % groups, first), count, d, rows.row_stride, to,
+                     block);
+      const std::int64_t filled = std::min(round_up(count, attention_lanes<T>), block);
+      for (std::int64_t c = 0; c < d; ++c)
+        std::fill(to + c * block + count, to + c * block + filled, T{0});
+    }
+  });
+  return out;
+}
+
+/// The transposed tile that starts at row j0 of matrix bg.
+template <class T>
+const T* tile_of(const Tensor& tiles, std::int64_t bg, std::int64_t j0) {
+  return tiles.data<T>() +
+         (bg * tiles.size(1) + j0 / attention_block_k) * tiles.size(2) * attention_block_k;
+}
 
 /// to[rows, width] = factor * source rows (n columns); rows past `count` are 0.
 template <class T>
@@ -73,7 +103,8 @@ ConformalScore<T> make_score(const AttentionProblem<T>& p, const TilePosition& a
   const T g = p.log_factor ? p.log_factor[row] : T{0};
   const double twice = 2 * p.spec.exponent;
   const bool is_whole = twice == std::floor(twice) && twice < 1e6;
-  return {p.curvature[row], s, std::exp(g / s), g, is_whole ? static_cast<unsigned>(twice) : 0u};
+  return {p.sharpness[row], s, std::exp(g / s), static_cast<T>(std::exp(p.spec.log_cap)),
+          is_whole ? static_cast<unsigned>(twice) : 0u};
 }
 
 /// Factors of the weights of one row of a tile under dropout: 0 or 1 / (1 - rate). The number of

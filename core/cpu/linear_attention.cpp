@@ -46,16 +46,6 @@ struct LinearProblem {
   std::int64_t padded_dv() const { return round_up(dv, attention_lanes<T>); }
 };
 
-template <class T>
-T dot_rows(const T* a, const T* b, std::int64_t n) {
-  const Lanes<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto sum = hn::Zero(d);
-  for (std::int64_t j = 0; j < n; j += lanes)
-    sum = hn::MulAdd(hn::LoadU(d, a + j), hn::LoadU(d, b + j), sum);
-  return hn::GetLane(hn::SumOfLanes(d, sum));
-}
-
 /// to[j] += factor * x[j] over whole vectors.
 template <class T>
 void add_scaled_row(T factor, const T* x, std::int64_t n, T* to) {
@@ -77,11 +67,7 @@ class Chunk {
     copy_rows(x.row(b, h, begin), x.row_stride, count, n, T{1}, rows_.data(), width_);
   }
   /// [width, L]
-  void transpose_to(T* out) {
-    for (std::int64_t c = 0; c < width_; ++c) {
-      for (std::int64_t j = 0; j < chunk; ++j) out[c * chunk + j] = rows_.data()[j * width_ + c];
-    }
-  }
+  void transpose_to(T* out) { transpose_tile(rows_.data(), chunk, width_, width_, out, chunk); }
   T* data() { return rows_.data(); }
   T* row(std::int64_t i) { return rows_.row(i, width_); }
   std::int64_t width() const { return width_; }
@@ -248,10 +234,7 @@ class LinearBackward {
     for (std::int64_t r = 0; r < rows; ++r) {
       const T denominator = denominator_[(b * p_.heads + h) * p_.n_q + i + r];
       const T inverse = denominator == 0 ? T{0} : 1 / denominator;
-      const T* const out = out_.row(b, h, i + r);
-      T sum = 0;
-      for (std::int64_t c = 0; c < p_.dv; ++c) sum += n_.row(r)[c] * out[c];
-      e_[r] = -sum * inverse;
+      e_[r] = -inverse * dot_rows(n_.row(r), out_.row(b, h, i + r), p_.dv);
       scale_row_by(inverse, p_.padded_dv(), n_.row(r));
     }
   }

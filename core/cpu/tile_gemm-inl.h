@@ -72,6 +72,41 @@ void tile_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::
   }
 }
 
+// out[c, r] = x[r, c] for one block of 16 bytes by 16 bytes.
+HWY_INLINE void transpose_block(const float* x, std::int64_t ldx, float* out, std::int64_t ldo) {
+  const hn::Full128<float> d;
+  const auto a = hn::LoadU(d, x), b = hn::LoadU(d, x + ldx);
+  const auto e = hn::LoadU(d, x + 2 * ldx), f = hn::LoadU(d, x + 3 * ldx);
+  const auto ab_lower = hn::InterleaveLower(d, a, b), ab_upper = hn::InterleaveUpper(d, a, b);
+  const auto ef_lower = hn::InterleaveLower(d, e, f), ef_upper = hn::InterleaveUpper(d, e, f);
+  hn::StoreU(hn::ConcatLowerLower(d, ef_lower, ab_lower), d, out);
+  hn::StoreU(hn::ConcatUpperUpper(d, ef_lower, ab_lower), d, out + ldo);
+  hn::StoreU(hn::ConcatLowerLower(d, ef_upper, ab_upper), d, out + 2 * ldo);
+  hn::StoreU(hn::ConcatUpperUpper(d, ef_upper, ab_upper), d, out + 3 * ldo);
+}
+HWY_INLINE void transpose_block(const double* x, std::int64_t ldx, double* out, std::int64_t ldo) {
+  const hn::Full128<double> d;
+  const auto a = hn::LoadU(d, x), b = hn::LoadU(d, x + ldx);
+  hn::StoreU(hn::InterleaveLower(d, a, b), d, out);
+  hn::StoreU(hn::InterleaveUpper(d, a, b), d, out + ldo);
+}
+
+/// out[cols, rows] = x[rows, cols]^T; rows of each are dense, ldx and ldo apart.
+template <class T>
+void transpose_tile(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t ldx, T* out,
+                    std::int64_t ldo) {
+  constexpr std::int64_t block = 16 / static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t whole_rows = rows / block * block, whole_cols = cols / block * block;
+  for (std::int64_t r = 0; r < whole_rows; r += block) {
+    for (std::int64_t c = 0; c < whole_cols; c += block)
+      transpose_block(x + r * ldx + c, ldx, out + c * ldo + r, ldo);
+  }
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = r < whole_rows ? whole_cols : 0; c < cols; ++c)
+      out[c * ldo + r] = x[r * ldx + c];
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius
 HWY_AFTER_NAMESPACE();

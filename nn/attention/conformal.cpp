@@ -11,58 +11,42 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// Keeps float32 finite beyond the resolution limit.
-constexpr double largest_log_weight = 80;
-
-// The largest number below 1, or in its precision.
-double below_one(DType dtype) {
-  return dtype == DType::f64 ? std::nextafter(1.0, 0.0)
-                             : static_cast<double>(std::nextafter(1.0f, 0.0f));
+// Number of keys that each query sees, [..., n_q].
+Tensor visible_counts(const AttentionMask& mask, std::int64_t n_q, std::int64_t n_k, DType dtype,
+                      Device device) {
+  if (mask.mask.defined() || mask.window > 0)
+    return sum(materialize_mask(mask, n_q, n_k, device).to(dtype), {-1});
+  const auto most = static_cast<double>(n_k);
+  if (!mask.causal) return Tensor::full({n_q}, most, dtype, device);
+  const Tensor positions =
+      affine(Tensor::arange(n_q, dtype, device), 1, most - static_cast<double>(n_q));
+  return unary({UnaryOp::clamp, 0, most}, affine(positions, 1, 1));
 }
 
-// Which keys each query sees (u8), undefined where all see all.
-Tensor allowed_keys(const AttentionMask& mask, std::int64_t n_q, std::int64_t n_k, Device device) {
-  if (!mask.causal && !mask.mask.defined() && mask.window == 0) return {};
-  return materialize_mask(mask, n_q, n_k, device);
-}
+// [B, H, n_q, 1] -> [B, H, n_q].
+Variable per_query(const Variable& x) { return reshape(x, {x.size(0), x.size(1), x.size(2)}); }
 
-// Number of keys that each query sees, [..., n_q, 1].
-Tensor visible_counts(const Tensor& allowed, std::int64_t n_k, DType dtype, Device device) {
-  if (!allowed.defined()) return Tensor::full({1, 1}, static_cast<double>(n_k), dtype, device);
-  return sum(allowed.to(dtype), {-1}, /*keepdim=*/true);
-}
-
-Tensor log_counts(const Tensor& counts) {
-  return unary({UnaryOp::log}, unary({UnaryOp::clamp, 1, infinity}, counts));
-}
-
-// The part of log w_ij that does not depend on the key: log w_ij = row_term + s log((1 + r^2) /
-// |query - key|^2). The analytic one is gamma log(1 - r^2) - s log(1 + r^2) - log count: the
-// factors (1 - r)^(2s) of Kt and of its mean cancel, and are left out.
-Variable row_term(const Radius& radius, const ConformalKernel& kernel, ConformalNormalize normalize,
-                  const Tensor& counts) {
+// The part of log w_ij that does not depend on the key, g_i of core/attention.h: log w_ij = g_i +
+// s log((1 + r^2) / |query - key|^2). The analytic one is gamma log(1 - r^2) - s log(1 + r^2) -
+// log count: the factors (1 - r)^(2s) of Kt and of its mean cancel, and are left out.
+Variable log_factor(const Radius& radius, const ConformalKernel& kernel,
+                    ConformalNormalize normalize, const Tensor& counts) {
   const auto& [r, one_minus_r] = radius;
   const auto [weight, d, s, gamma] = kernel;
   const Variable r_squared = square(r);
   const Variable spread = scale(log1p(r_squared), -s);
-  if (normalize == ConformalNormalize::none) return spread + scale(log(one_minus_r), 2 * s);
+  if (normalize == ConformalNormalize::none)
+    return per_query(spread + scale(log(one_minus_r), 2 * s));
 
-  const Variable per_key = spread - Variable(log_counts(counts));
+  // A query that sees no key has no weight to divide.
+  const Variable log_count(unary({UnaryOp::log}, unary({UnaryOp::clamp, 1, infinity}, counts)));
+  const Variable per_key = per_query(spread) - log_count;
   if (weight == ConformalWeight::custom) {
     const double half = static_cast<double>(d) / 2;
-    return per_key - log_hyp2f1(s, s - half + 1, half, r_squared);
+    return per_key - per_query(log_hyp2f1(s, s - half + 1, half, r_squared));
   }
   if (gamma == 0) return per_key;
-  return per_key + scale(log(one_minus_r) + log1p(r), gamma);
-}
-
-// log( |query - key|^2 / (1 + r^2) ) = log(1 - t u) with t = 2r / (1 + r^2), [B, H, n_q, n_k].
-// Small u, as in high dimension, keep their digits. Rounding may carry t u past 1: clamped.
-Variable log_distances(const BallPoints& points) {
-  const Variable& r = points.radius.r;
-  const Variable minus_t = scale(r, -2) / affine(square(r), 1, 1);
-  const Variable minus_tu = matmul(minus_t * points.qhat, transpose(points.zeta, -2, -1));
-  return log1p(clamp(minus_tu, -below_one(minus_tu.dtype()), infinity));
+  return per_key + per_query(scale(log(one_minus_r) + log1p(r), gamma));
 }
 
 class ConformalAttention final : public MultiHeadAttention {
@@ -105,16 +89,14 @@ class ConformalAttention final : public MultiHeadAttention {
  private:
   // For share_beyond_resolution().
   void remember(const Tensor& radius, std::int64_t n_k, const AttentionMask& mask) {
-    const Device device = radius.device();
-    radius_ = radius;
-    counts_ = visible_counts(allowed_keys(mask, radius.size(-2), n_k, device), n_k, radius.dtype(),
-                             device);
+    radius_ = radius.squeeze(-1);
+    counts_ = visible_counts(mask, radius.size(-2), n_k, radius.dtype(), radius.device());
   }
 
   ConformalKernel kernel_;
   ConformalNormalize normalize_;
   Variable raw_alpha_;
-  Tensor radius_, counts_;  // of the last forward pass, [B, H, n_q, 1] and broadcastable to it
+  Tensor radius_, counts_;  // of the last forward pass, [B, H, n_q] and broadcastable to it
 };
 
 }  // namespace
@@ -122,20 +104,19 @@ class ConformalAttention final : public MultiHeadAttention {
 Variable conformal_attention(const BallPoints& points, const Variable& v,
                              const ConformalKernel& kernel, ConformalNormalize normalize,
                              const AttentionMask& mask) {
-  const Variable distances = log_distances(points);
-  if (normalize == ConformalNormalize::empirical)
-    return matmul(masked_softmax(distances, -kernel.s, mask), v);
+  const auto& [radius, qhat, zeta] = points;
+  // |query - key|^2 = (1 + r^2)(1 - t u) with t = 2r / (1 + r^2): small u keep their digits.
+  const Variable t = scale(radius.r, 2) / affine(square(radius.r), 1, 1);
+  AttentionVariables inputs{.q = qhat, .k = zeta, .v = v, .sharpness = per_query(t)};
+  AttentionSpec spec{.score = ScoreMap::conformal, .exponent = kernel.s, .mask = mask};
+  if (normalize == ConformalNormalize::empirical) return attention(spec, inputs);
 
-  const std::int64_t n_q = distances.size(-2), n_k = distances.size(-1);
-  const Tensor allowed = allowed_keys(mask, n_q, n_k, distances.device());
-  const Tensor counts = visible_counts(allowed, n_k, distances.dtype(), distances.device());
-  const Variable log_weights =
-      row_term(points.radius, kernel, normalize, counts) + scale(distances, -kernel.s);
-  const double cap = normalize == ConformalNormalize::none ? 0 : largest_log_weight;
-  const Variable weights = exp(clamp(log_weights, -infinity, cap));
-  if (!allowed.defined()) return matmul(weights, v);
-  const Variable zero(Tensor::zeros({1}, weights.dtype(), weights.device()));
-  return matmul(where(allowed, weights, zero), v);
+  spec.normalizer = WeightNormalizer::none;
+  if (normalize == ConformalNormalize::none) spec.log_cap = 0;  // Kt <= 1, rounding aside
+  inputs.log_factor =
+      log_factor(radius, kernel, normalize,
+                 visible_counts(mask, qhat.size(-2), zeta.size(-2), qhat.dtype(), qhat.device()));
+  return attention(spec, inputs);
 }
 
 Variable conformal_attention(const Variable& q, const Variable& k, const Variable& v,

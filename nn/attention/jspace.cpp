@@ -59,13 +59,16 @@ BallPoints embed_in_ball(const Variable& q, const Variable& k, const Variable& a
           .zeta = direction(k, norm(k))};
 }
 
-Variable log_normalizer(const Variable& r, const ConformalKernel& kernel) {
+Variable log_normalizer(const Radius& radius, const ConformalKernel& kernel) {
+  const auto& [r, one_minus_r] = radius;
   const auto [weight, d, s, gamma] = kernel;
-  const Variable r_squared = square(r);
-  const Variable peak = scale(log1p(neg(r)), 2 * s);
-  if (weight != ConformalWeight::custom) return peak - scale(log1p(neg(r_squared)), gamma);
-  const double half = static_cast<double>(d) / 2;
-  return peak + log_hyp2f1(s, s - half + 1, half, r_squared);
+  const Variable log_one_minus_r = log(one_minus_r);
+  if (weight == ConformalWeight::custom) {
+    const double half = static_cast<double>(d) / 2;
+    return scale(log_one_minus_r, 2 * s) + log_hyp2f1(s, s - half + 1, half, square(r));
+  }
+  // log(1 - r^2) = log(1 - r) + log(1 + r)
+  return scale(log_one_minus_r, 2 * s - gamma) - scale(log1p(r), gamma);
 }
 
 double resolution_limit(double delta, double n, double s) {

@@ -61,7 +61,7 @@ BallPoints embed_in_ball(const Variable& q, const Variable& k, const Variable& a
 /// log of the mean of K(r, u) / K(r, 1) over the uniform sphere, elementwise in r:
 /// 2 s log(1-r) - gamma log(1-r^2), and for custom exponents
 /// 2 s log(1-r) + log 2F1(s, s - d/2 + 1; d/2; r^2).
-Variable log_normalizer(const Variable& r, const ConformalKernel& kernel);
+Variable log_normalizer(const Radius& radius, const ConformalKernel& kernel);
 
 /// r_n = 1 - (delta/n)^(1/(2s)): beyond it the mean over the sphere no longer stands for the mean
 /// over n keys.

@@ -28,7 +28,7 @@ class SoftmaxAttention final : public MultiHeadAttention {
 Variable softmax_attention(const Variable& q, const Variable& k, const Variable& v,
                            const AttentionMask& mask, std::optional<double> scale) {
   const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(q.size(-1))));
-  return matmul(masked_softmax(matmul(q, transpose(k, -2, -1)), factor, mask), v);
+  return attention({.scale = factor, .mask = mask}, {.q = q, .k = k, .v = v});
 }
 
 void SoftmaxOptions::describe(Schema& schema) {

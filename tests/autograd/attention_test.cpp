@@ -31,7 +31,7 @@ Variable unit_rows(Shape shape, std::uint64_t stream) {
 Problem make_problem(ScoreMap score, WeightNormalizer normalizer, const Sizes& s,
                      const AttentionMask& mask, bool with_biases) {
   Problem p;
-  p.spec = {score, normalizer, 0.6, 2.5, mask, 0, {}};
+  p.spec = {.score = score, .normalizer = normalizer, .scale = 0.6, .exponent = 2.5, .mask = mask};
   const Shape q{s.batch, s.heads, s.n_q, s.d}, k{s.batch, s.groups, s.n_k, s.d};
   const bool dot = score == ScoreMap::dot;
   p.inputs.q = dot ? randn(q, 1) : unit_rows(q, 1);
@@ -42,8 +42,8 @@ Problem make_problem(ScoreMap score, WeightNormalizer normalizer, const Sizes& s
     p.inputs.distance_bias = randn({s.heads, s.n_q + s.n_k - 1}, 5);
   }
   if (!dot) {
-    p.inputs.curvature =
-        Variable(random_uniform({s.batch, s.heads, s.n_q}, 0, 3, {11, 6}, DType::f64), true);
+    p.inputs.sharpness =
+        Variable(random_uniform({s.batch, s.heads, s.n_q}, 0, 0.95, {11, 6}, DType::f64), true);
     if (normalizer == WeightNormalizer::none)
       p.inputs.log_factor = randn({s.batch, s.heads, s.n_q}, 7);
   }
@@ -92,7 +92,7 @@ Variable composed(const Problem& p) {
     return matmul(masked_softmax(logits, 1, given), v);
   }
   const Variable log_w =
-      scale(log(affine(column(in.curvature) * affine(product, -1, 1), 1, 1)), -p.spec.exponent);
+      scale(log(affine(column(in.sharpness) * product, -1, 1)), -p.spec.exponent);
   if (p.spec.normalizer == WeightNormalizer::softmax) {
     return matmul(masked_softmax(log_w, 1, given), v);
   }
@@ -110,7 +110,7 @@ double distance(const Tensor& a, const Tensor& b) {
 std::vector<Tensor> take_grads(const AttentionVariables& in) {
   std::vector<Tensor> grads;
   for (const Variable* x :
-       {&in.q, &in.k, &in.v, &in.key_bias, &in.distance_bias, &in.curvature, &in.log_factor}) {
+       {&in.q, &in.k, &in.v, &in.key_bias, &in.distance_bias, &in.sharpness, &in.log_factor}) {
     if (!x->defined()) continue;
     grads.push_back(x->grad());
     Variable(*x).zero_grad();

@@ -113,7 +113,8 @@ Outputs run_adamw(Arguments& a) {
 // ---- geometry
 
 Outputs run_log_normalizer(Arguments& a) {
-  return {{"log_z", log_normalizer(a["r"], kernel_of(a, a.integer("d")))}};
+  return {{"log_z", log_normalizer({.r = a["r"], .one_minus_r = affine(a["r"], -1, 1)},
+                                   kernel_of(a, a.integer("d")))}};
 }
 
 Outputs run_beta_to_radius(Arguments& a) {
