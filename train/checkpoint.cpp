@@ -104,9 +104,9 @@ std::span<char> content_of(hid_t file) {
   check(H5Fflush(file, H5F_SCOPE_GLOBAL), "finish the file");
   void* memory = nullptr;
   check(H5Fget_vfd_handle(file, H5P_DEFAULT, &memory), "finish the file");
-  hsize_t size = 0;
-  check(H5Fget_filesize(file, &size), "finish the file");
-  return {*static_cast<char**>(memory), static_cast<std::size_t>(size)};
+  // Without the user's block, and without the spare memory behind the file's end.
+  const ssize_t size = check(H5Fget_file_image(file, nullptr, 0), "finish the file");
+  return {*static_cast<char**>(memory), kSealBytes + static_cast<std::size_t>(size)};
 }
 
 // Locks are of no use on files that are complete before they have a name, and fail on some network

@@ -89,6 +89,14 @@ TEST_F(Checkpoint, ReturnsWhatWasSaved) {
   expect_same_bits(loaded.optimizer, some_tensors().optimizer);
 }
 
+TEST_F(Checkpoint, IsNotMuchLargerThanItsTensors) {
+  CheckpointTensors tensors = some_tensors();
+  tensors.parameters.push_back({"large", Tensor::zeros({1 << 20})});
+  save_checkpoint(path_, some_header(), tensors);
+  EXPECT_GT(fs::file_size(path_), 4u << 20);
+  EXPECT_LT(fs::file_size(path_), (4u << 20) + 50000);
+}
+
 TEST_F(Checkpoint, BumpsTheVersionOfWhatItFills) {
   save();
   const CheckpointTensors loaded = zeros_like(some_tensors());

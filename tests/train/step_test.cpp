@@ -41,7 +41,7 @@ Batch uneven_batch() {
 
 struct Gradients {
   Score score;
-  std::vector<std::vector<double>> values;
+  std::vector<double> values;  // of all parameters, one after another
 };
 
 Gradients gradients_in(std::int64_t micro_batches, DType dtype) {
@@ -49,7 +49,8 @@ Gradients gradients_in(std::int64_t micro_batches, DType dtype) {
   Gradients result;
   result.score = accumulate_gradients(*model, uneven_batch(), micro_batches, 1, 1);
   for (const auto& [name, value] : model->parameters()) {
-    result.values.push_back(value.grad().to_vector<double>());
+    const std::vector<double> values = value.grad().to_vector<double>();
+    result.values.insert(result.values.end(), values.begin(), values.end());
   }
   return result;
 }
@@ -67,10 +68,7 @@ void expect_same(const Gradients& parts, const Gradients& whole, double toleranc
   EXPECT_NEAR(parts.score.loss(), whole.score.loss(), tolerance * whole.score.loss());
   EXPECT_EQ(parts.score.n_labels, whole.score.n_labels);
   EXPECT_EQ(parts.score.n_correct, whole.score.n_correct);
-  for (std::size_t i = 0; i < whole.values.size(); ++i) {
-    EXPECT_LT(relative_difference(parts.values[i], whole.values[i]), tolerance)
-        << "parameter " << i;
-  }
+  EXPECT_LT(relative_difference(parts.values, whole.values), tolerance);
 }
 
 TEST(Accumulation, DoesNotChangeTheGradient) {
