@@ -43,13 +43,22 @@ enum class WeightNormalizer {
   none      // w as it is: no reduction over the keys at all
 };
 
+/// A selection of the `topk` keys with the largest products for each query, found by
+/// attention_threshold(): a query sees, of the keys that the mask lets it see, those whose product
+/// scale <q_i, k_j> is above `value`, or equal to it with j <= `last_key` (ties: the smaller j).
+struct AttentionThreshold {
+  Tensor value{};     // [B, H, Nq], undefined: no selection
+  Tensor last_key{};  // i64 [B, H, Nq]
+};
+
 struct AttentionSpec {
   ScoreMap score = ScoreMap::dot;
   WeightNormalizer normalizer = WeightNormalizer::softmax;
   double scale = 1;     // of ScoreMap::dot
   double exponent = 1;  // s of ScoreMap::conformal, > 0
   double log_cap = 80;  // of ScoreMap::conformal without a softmax: e^80 is finite in f32
-  AttentionMask mask;
+  AttentionMask mask{};
+  AttentionThreshold threshold{};
   double dropout = 0;  // of the weights, after normalisation
   RngKey dropout_key{};
 };

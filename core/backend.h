@@ -150,6 +150,9 @@ class Backend {
                                   const Tensor& out, const Tensor& lse, const Tensor& grad_out,
                                   const AttentionGrads& grads) = 0;
 
+  /// Writes the threshold that leaves each query the `topk` keys with the largest scale <q_i, k_j>.
+  virtual void attention_threshold(const AttentionSpec& spec, const AttentionInputs& inputs,
+                                   std::int64_t topk, const AttentionThreshold& out) = 0;
   /// denominator[B, H, Nq] is kept for the backward pass; out is strided as for attention.
   virtual void linear_attention(const LinearAttentionInputs& inputs, const Tensor& out,
                                 const Tensor& denominator) = 0;

@@ -426,6 +426,17 @@ Tensor empty_if_defined(const Tensor& x) { return x.defined() ? x.empty_like() :
 
 }  // namespace
 
+AttentionThreshold attention_threshold(const AttentionSpec& spec, const AttentionInputs& inputs,
+                                       std::int64_t topk) {
+  if (topk < 1) throw Error("attention_threshold: expected at least 1 key, got {}", topk);
+  const AttentionInputs in = checked(spec, inputs);
+  const Shape per_query{in.q.size(0), in.q.size(1), in.q.size(2)};
+  AttentionThreshold threshold{Tensor::empty(per_query, in.q.dtype(), in.q.device()),
+                               Tensor::empty(per_query, DType::i64, in.q.device())};
+  backend_of(in.q).attention_threshold(spec, in, topk, threshold);
+  return threshold;
+}
+
 AttentionResult attention(const AttentionSpec& spec, const AttentionInputs& inputs) {
   const AttentionInputs in = checked(spec, inputs);
   const std::int64_t b = in.q.size(0), h = in.q.size(1), n_q = in.q.size(2);

@@ -81,6 +81,9 @@ AttentionResult attention(const AttentionSpec& spec, const AttentionInputs& inpu
 AttentionGrads attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
                                   const AttentionResult& result, const Tensor& grad_out);
 
+/// For AttentionSpec::threshold; `spec` gives the mask and the scale. In memory linear in Nk.
+AttentionThreshold attention_threshold(const AttentionSpec& spec, const AttentionInputs& inputs,
+                                       std::int64_t topk);
 struct LinearAttentionResult {
   Tensor out;          // as in AttentionResult
   Tensor denominator;  // [B, H, Nq]

@@ -59,7 +59,7 @@ class ForwardTile {
               weights_.data(), attention_block_k);
     for (std::int64_t i = 0; i < rows; ++i) {
       T* const row = weights_.row(i, attention_block_k);
-      const TileKeys keys = p_.visibility.keys(at.b, at.h, at.i0 + i, at.j0, j1, flags_.data());
+      const TileKeys keys = seen_keys(p_, at, at.i0 + i, j1, row, flags_.data());
       const Score score = make_score(p_, at, at.i0 + i, TypeTag<Score>());
       if constexpr (kSoftmax) {
         softmax_row(score, keys, at.j0, width, i, row);

@@ -123,7 +123,7 @@ class BackwardTile {
     const std::int64_t head_row = (at.b * p_.heads + at.h) * p_.n_q + query;
     T* const row = weights_.row(i, attention_block_k);
     T* const grad = grad_weights_.row(i, attention_block_k);
-    const TileKeys keys = p_.visibility.keys(at.b, at.h, query, at.j0, j1, flags_.data());
+    const TileKeys keys = seen_keys(p_, at, query, j1, row, flags_.data());
     const Score score = make_score(p_, at, query, TypeTag<Score>());
     if (p_.spec.dropout > 0) {
       dropout_row(p_, at, query, width, factors_.data());

@@ -38,7 +38,9 @@ AttentionProblem<T>::AttentionProblem(const AttentionSpec& s, const AttentionInp
       v(in.v),
       visibility(s.mask, {batch, heads, n_q, n_k}),
       sharpness(in.sharpness.defined() ? in.sharpness.data<T>() : nullptr),
-      log_factor(in.log_factor.defined() ? in.log_factor.data<T>() : nullptr) {
+      log_factor(in.log_factor.defined() ? in.log_factor.data<T>() : nullptr),
+      threshold(s.threshold.value.defined() ? s.threshold.value.data<T>() : nullptr),
+      last_key(s.threshold.value.defined() ? s.threshold.last_key.data<std::int64_t>() : nullptr) {
   if (in.key_bias.defined()) {
     key_bias = widened<T>(in.key_bias, key_tiles() * attention_block_k);
   }

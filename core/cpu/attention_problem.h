@@ -131,6 +131,8 @@ struct AttentionProblem {
   Tensor distance_bias;  // [H, Nq + Nk - 1 + block_k], likewise
   const T* sharpness;    // [B, H, Nq], or null
   const T* log_factor;   // [B, H, Nq], or null
+  const T* threshold;    // [B, H, Nq], or null
+  const std::int64_t* last_key;  // [B, H, Nq], or null
 
   std::int64_t key_tiles() const { return (n_k + attention_block_k - 1) / attention_block_k; }
   std::int64_t query_tiles() const { return (n_q + attention_block_q - 1) / attention_block_q; }

@@ -107,6 +107,24 @@ ConformalScore<T> make_score(const AttentionProblem<T>& p, const TilePosition& a
           is_whole ? static_cast<unsigned>(twice) : 0u};
 }
 
+/// The keys of tile [j0, j1) that query i sees, given its products with them.
+template <class T>
+TileKeys seen_keys(const AttentionProblem<T>& p, const TilePosition& at, std::int64_t i,
+                   std::int64_t j1, const T* products, std::uint8_t* flags) {
+  TileKeys keys = p.visibility.keys(at.b, at.h, i, at.j0, j1, flags);
+  if (!p.threshold) return keys;
+  const std::int64_t row = (at.b * p.heads + at.h) * p.n_q + i;
+  const T threshold = p.threshold[row];
+  for (std::int64_t j = at.j0; j < j1; ++j) {
+    const T x = products[j - at.j0];
+    const bool selected = x > threshold || (x == threshold && j <= p.last_key[row]);
+    const bool seen = !keys.allowed || flags[j - at.j0] != 0;
+    flags[j - at.j0] = selected && seen ? 1 : 0;
+  }
+  keys.allowed = flags;
+  return keys;
+}
+
 /// Factors of the weights of one row of a tile under dropout: 0 or 1 / (1 - rate). The number of
 /// weight (b, h, i, j) is its index in [B, H, Nq, Nk], whatever the tiling.
 template <class T>

@@ -2,6 +2,7 @@
 // every gradient, on ragged shapes that cross the tile borders.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/gradcheck.h"
@@ -220,6 +221,53 @@ TEST_P(FusedAttention, ChangingALaterTokenLeavesEarlierOutputsAsTheyAre) {
   }
   EXPECT_EQ(attention(p.spec, p.inputs).data().slice(2, 0, t).to_vector<double>(),
             before.to_vector<double>());
+}
+
+TEST(AttentionThreshold, KeepsTheLargestProductsAndOfEqualOnesTheEarlier) {
+  const Sizes s{.batch = 1, .heads = 2, .groups = 1, .n_q = 150, .n_k = 200, .d = 2, .dv = 4};
+  for (const bool causal : {false, true}) {
+    Problem p =
+        make_problem(ScoreMap::dot, WeightNormalizer::softmax, s, {.causal = causal}, false);
+    // Small whole numbers: many products are equal.
+    for (Variable* x : {&p.inputs.q, &p.inputs.k}) {
+      *x = Variable(scale(x->data(), 2).to(DType::i64).to(DType::f64), true);
+    }
+    p.spec.scale = 1;
+    const std::int64_t topk = 7;
+    const AttentionInputs inputs{
+        p.inputs.q.data(), p.inputs.k.data(), p.inputs.v.data(), {}, {}, {}, {}};
+    p.spec.threshold = attention_threshold(p.spec, inputs, topk);
+
+    const Tensor products =
+        matmul(p.inputs.q.data(), for_every_head(p.inputs.k, s.heads).data().transpose(-1, -2));
+    const std::vector<double> all = products.to_vector<double>();
+    const std::vector<double> seen =
+        materialize_mask(p.spec.mask, s.n_q, s.n_k).expand(products.shape()).to_vector<double>();
+    std::vector<std::uint8_t> kept(all.size(), 0);
+    for (std::size_t row = 0; row < all.size(); row += static_cast<std::size_t>(s.n_k)) {
+      std::vector<std::size_t> order;
+      for (std::size_t j = row; j < row + static_cast<std::size_t>(s.n_k); ++j) {
+        if (seen[j] != 0) order.push_back(j);
+      }
+      std::stable_sort(order.begin(), order.end(),
+                       [&](std::size_t a, std::size_t b) { return all[a] > all[b]; });
+      order.resize(std::min<std::size_t>(order.size(), static_cast<std::size_t>(topk)));
+      for (const std::size_t j : order) kept[j] = 1;
+    }
+    Problem selected = p;
+    selected.spec.threshold = {};
+    selected.spec.mask = {.mask = Tensor::from(kept, products.shape())};
+    EXPECT_EQ(attention(p.spec, p.inputs).data().to_vector<double>(),
+              attention(selected.spec, p.inputs).data().to_vector<double>());
+    const Tensor cotangent = random_normal({1, 2, 150, 4}, 0, 1, {11, 98}, DType::f64);
+    backward(attention(p.spec, p.inputs), cotangent);
+    const std::vector<Tensor> grads = take_grads(p.inputs);
+    backward(attention(selected.spec, p.inputs), cotangent);
+    const std::vector<Tensor> expected = take_grads(p.inputs);
+    for (std::size_t i = 0; i < grads.size(); ++i) {
+      EXPECT_EQ(grads[i].to_vector<double>(), expected[i].to_vector<double>());
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
