@@ -47,8 +47,8 @@ class BackwardTile {
         dv_(round_up(p_.dv, attention_lanes<T>)),
         q_tile_(attention_block_q * d_),
         grad_out_tile_(attention_block_q * dv_),
-        weights_(attention_block_q * attention_block_k),
-        grad_weights_(attention_block_q * attention_block_k),
+        weights_(attention_block_q * attention_block_k + panel_rows),
+        grad_weights_(attention_block_q * attention_block_k + panel_rows),
         grad_k_((attention_block_k + attention_block_q) * d_),
         grad_v_((attention_block_k + attention_block_q) * dv_),
         grad_bias_(attention_block_k),
@@ -93,7 +93,10 @@ class BackwardTile {
     const std::int64_t g = p_.group_of(at.h), rows = at.i1 - at.i0;
     const std::int64_t end = std::min(j1, p_.visibility.end_key(at.i1));
     if (end <= at.j0) return;
-    const std::int64_t width = round_up(end - at.j0, attention_lanes<T>);
+    // Whole vectors, and whole register panels: keys are the rows of the products for grad_k,
+    // grad_v.
+    const std::int64_t width = std::min(
+        round_up(round_up(end - at.j0, panel_rows), attention_lanes<T>), attention_block_k);
     const T scale = p_.spec.score == ScoreMap::dot ? static_cast<T>(p_.spec.scale) : T{1};
     copy_rows(p_.q.row(at.b, at.h, at.i0), p_.q.row_stride, rows, p_.d, scale, q_tile_.data(), d_);
     copy_rows(s_.grad_out.row(at.b, at.h, at.i0), s_.grad_out.row_stride, rows, p_.dv, T{1},
