@@ -13,9 +13,12 @@ Block::Block(const Initializer& init, const ModelOptions& model, const Attention
   attention_ = register_module("attention", attention.build({
                                                 .d_model = d,
                                                 .n_heads = model.n_heads,
+                                                .n_kv_heads = model.n_kv_heads,
                                                 .bias = model.bias,
-                                                .rope = model.positions == Positions::rope,
+                                                .positions = model.positions,
                                                 .rope_base = model.rope_base,
+                                                .max_distance = model.max_distance,
+                                                .dropout = model.attention_dropout,
                                                 .init = init.at("attention"),
                                                 .output_scale = model.residual_gain(),
                                             }));

@@ -60,11 +60,24 @@ Initializer Initializer::at(const std::string& part) const {
   return below;
 }
 
+RngKey Initializer::key(const std::string& name) const {
+  return {seed_, stream_id("init:" + at(name).path_)};
+}
+
 Tensor Initializer::matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
                            double gain) const {
-  const RngKey key{seed_, stream_id("init:" + at(name).path_)};
-  if (orthogonal_) return random_orthogonal(rows, cols, key, dtype_, device_);
-  return random_normal({rows, cols}, 0, std_ * gain, key, dtype_, device_);
+  if (orthogonal_) return random_orthogonal(rows, cols, key(name), dtype_, device_);
+  return random_normal({rows, cols}, 0, std_ * gain, key(name), dtype_, device_);
+}
+
+Tensor Initializer::stacked(const std::string& name, const std::vector<std::int64_t>& rows,
+                            std::int64_t cols, double gain) const {
+  if (!orthogonal_)
+    return matrix(name, std::accumulate(rows.begin(), rows.end(), std::int64_t{0}), cols, gain);
+  std::vector<Tensor> parts;
+  for (std::size_t part = 0; part < rows.size(); ++part)
+    parts.push_back(matrix(name + "." + std::to_string(part), rows[part], cols));
+  return concat(parts, 0);
 }
 
 Tensor Initializer::zeros(Shape shape) const {

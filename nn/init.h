@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/rng.h"
 #include "core/tensor.h"
@@ -24,8 +25,17 @@ class Initializer {
   /// an orthogonal matrix has no scale to choose and takes none.
   Tensor matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
                 double gain = 1) const;
+  /// Matrices of rows[0], rows[1], ... rows, one below the other in [sum of rows, cols]: where
+  /// matrices are orthogonal, each of them is.
+  Tensor stacked(const std::string& name, const std::vector<std::int64_t>& rows, std::int64_t cols,
+                 double gain = 1) const;
+  /// The stream of the parameter or buffer `name`.
+  RngKey key(const std::string& name) const;
   Tensor zeros(Shape shape) const;
   Tensor full(Shape shape, double value) const;
+
+  DType dtype() const { return dtype_; }
+  Device device() const { return device_; }
 
  private:
   std::uint64_t seed_;

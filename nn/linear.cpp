@@ -7,6 +7,12 @@ Linear::Linear(const Initializer& init, std::int64_t in, std::int64_t out, bool 
   if (bias) bias_ = register_parameter("bias", init.zeros({out}));
 }
 
+Linear::Linear(const Initializer& init, std::int64_t in, const std::vector<std::int64_t>& outs,
+               bool bias)
+    : weight_(register_parameter("weight", init.stacked("weight", outs, in))) {
+  if (bias) bias_ = register_parameter("bias", init.zeros({weight_.size(0)}));
+}
+
 Linear::Linear(const Variable& tied_weight) : weight_(share_parameter("weight", tied_weight)) {}
 
 Embedding::Embedding(const Initializer& init, std::int64_t n, std::int64_t d)

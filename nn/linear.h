@@ -1,6 +1,8 @@
 // Affine maps and embedding tables.
 #pragma once
 
+#include <vector>
+
 #include "autograd/ops.h"
 #include "nn/init.h"
 #include "nn/module.h"
@@ -12,6 +14,10 @@ class Linear : public Module {
  public:
   /// `gain` is a factor on the standard deviation of the initial weight.
   Linear(const Initializer& init, std::int64_t in, std::int64_t out, bool bias, double gain = 1);
+  /// With outputs of several uses, whose rows of the weight start as matrices of their own; see
+  /// Initializer::stacked().
+  Linear(const Initializer& init, std::int64_t in, const std::vector<std::int64_t>& outs,
+         bool bias);
   /// Without bias, over another module's matrix: both change together, and it is saved once.
   explicit Linear(const Variable& tied_weight);
 

@@ -14,6 +14,12 @@ void require_heads_fit(const ModelOptions& model) {
                       model.n_heads);
 }
 
+void require_groups_fit(const ModelOptions& model) {
+  if (model.n_kv_heads < 0 || (model.n_kv_heads > 0 && model.n_heads % model.n_kv_heads != 0))
+    throw ConfigError("n_kv_heads: expected 0 or a divisor of n_heads = {}, got {}", model.n_heads,
+                      model.n_kv_heads);
+}
+
 void require_pairs_for_rope(const ModelOptions& model) {
   const std::int64_t head_dim = model.d_model / model.n_heads;
   if (model.positions == Positions::rope && head_dim % 2 != 0)
@@ -29,6 +35,11 @@ void ModelOptions::describe(Schema& schema) {
   schema.field("n_layers", n_layers, "number of blocks").positive();
   schema.field("n_heads", n_heads, "attention heads; divides d_model").positive();
   schema
+      .field("n_kv_heads", n_kv_heads,
+             "heads of keys and values, each shared by equally many heads; divides n_heads; 0: as "
+             "many as heads")
+      .non_negative();
+  schema
       .field("d_ff", d_ff,
              "hidden width of the MLP; 0: 4 d_model for gelu, 8/3 d_model rounded up to a multiple "
              "of 8 for swiglu")
@@ -41,12 +52,24 @@ void ModelOptions::describe(Schema& schema) {
   schema.choice("final_norm", final_norm, norms, "normalisation before the head");
   schema.choice(
       "positions", positions,
-      {{"learned", Positions::learned}, {"rope", Positions::rope}, {"none", Positions::none}},
-      "how positions are told: a learned table, rotary q and k, or not at all");
+      {{"learned", Positions::learned},
+       {"rope", Positions::rope},
+       {"alibi", Positions::alibi},
+       {"relative", Positions::relative},
+       {"none", Positions::none}},
+      "how positions are told: a learned table, rotary q and k, scores that fall with the distance "
+      "(alibi), a learned number by distance, or not at all");
   schema.field("rope_base", rope_base, "base of the rotary frequencies").positive();
+  schema
+      .field("max_distance", max_distance,
+             "largest distance that relative positions tell from larger ones")
+      .positive();
   schema.field("bias", bias, "whether the linear layers of the blocks have a bias");
   schema.field("tied_head", tied_head, "whether the head is the embedding table");
   schema.field("dropout", dropout, "dropout after the embedding, attention and MLP")
+      .non_negative()
+      .below(1);
+  schema.field("attention_dropout", attention_dropout, "dropout of the weights of attention")
       .non_negative()
       .below(1);
   schema.choice("init", init, {{"normal", InitKind::normal}, {"orthogonal", InitKind::orthogonal}},
@@ -54,6 +77,7 @@ void ModelOptions::describe(Schema& schema) {
   schema.field("init_std", init_std, "standard deviation of normal initial matrices").positive();
 
   schema.check("n_heads", [this] { require_heads_fit(*this); });
+  schema.check("n_kv_heads", [this] { require_groups_fit(*this); });
   schema.check("positions", [this] { require_pairs_for_rope(*this); });
 }
 
@@ -62,6 +86,7 @@ void ModelOptions::validate() const {
   if (n_layers < 1) throw ConfigError("n_layers: expected a positive number, got {}", n_layers);
   if (d_ff < 0) throw ConfigError("d_ff: expected 0 or a positive number, got {}", d_ff);
   require_heads_fit(*this);
+  require_groups_fit(*this);
   require_pairs_for_rope(*this);
 }
 

@@ -4,12 +4,12 @@
 #include <cstdint>
 
 #include "core/schema.h"
+#include "nn/attention/positions.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
 
 namespace mobius {
 
-enum class Positions { learned, rope, none };
 enum class InitKind { normal, orthogonal };
 
 /// The section `model` of a configuration.
@@ -17,15 +17,18 @@ struct ModelOptions {
   std::int64_t d_model = 64;
   std::int64_t n_layers = 2;
   std::int64_t n_heads = 2;
-  std::int64_t d_ff = 0;  // 0: see hidden_width()
+  std::int64_t n_kv_heads = 0;  // heads of keys and values, a divisor of n_heads; 0: n_heads
+  std::int64_t d_ff = 0;        // 0: see hidden_width()
   MlpKind mlp = MlpKind::gelu;
   NormKind norm = NormKind::layer_norm;  // inside the blocks
   NormKind final_norm = NormKind::layer_norm;
   Positions positions = Positions::learned;
   double rope_base = 10000;
-  bool bias = true;  // of the linear layers in the blocks; the head has none
+  std::int64_t max_distance = 128;  // of relative positions: farther keys share one number
+  bool bias = true;                 // of the linear layers in the blocks; the head has none
   bool tied_head = true;
-  double dropout = 0;  // after the embedding, and after attention and MLP
+  double dropout = 0;            // after the embedding, and after attention and MLP
+  double attention_dropout = 0;  // of the weights of attention, where it has them
   InitKind init = InitKind::normal;
   double init_std = 0.02;
 

@@ -18,6 +18,9 @@ struct ForwardContext {
   bool training = false;
   /// Seed of dropout and the stream of this call; the trainer derives it from (seed, step).
   RngKey rng{};
+  /// Whether attention layers measure their weights; see AttentionDiagnostics. It forms them, which
+  /// the passes of training avoid: for a batch now and then.
+  bool diagnose = false;
 };
 
 /// Base of everything with parameters. A derived class registers its parameters, buffers and

@@ -3,20 +3,34 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/backend.h"
 #include "core/registry.h"
 #include "core/schema.h"
+#include "nn/attention/positions.h"
 #include "nn/init.h"
 #include "nn/module.h"
 
 namespace mobius {
+
+/// What a layer says about itself, one number a head; empty where it has no such number.
+struct AttentionDiagnostics {
+  /// Mean entropy of the weights, in nats (mean_entropy()); empty before a forward pass with
+  /// ForwardContext::diagnose.
+  std::vector<double> entropy = {};
+  std::vector<double> alpha = {};  // of conformal, now
+  std::vector<double> tau = {};    // of w2, now; one a key/value head
+};
 
 /// One attention layer: x[B, N, d_model] -> [B, N, d_model].
 class Attention : public Module {
  public:
   virtual Variable forward(const Variable& x, const AttentionMask& mask,
                            const ForwardContext& context) = 0;
+
+  virtual AttentionDiagnostics diagnostics() const = 0;
 
   /// Share of the queries of the last forward pass that lie beyond the resolution limit of their
   /// key count (docs/MATH.md, section 1). Negative where the variant has no such limit.
@@ -27,11 +41,14 @@ class Attention : public Module {
 struct AttentionContext {
   std::int64_t d_model;
   std::int64_t n_heads;
-  bool bias;  // of the projections
-  bool rope;  // rotary positions on q and k
-  double rope_base;
+  std::int64_t n_kv_heads = 0;  // a divisor of n_heads; 0: as many
+  bool bias;                    // of the projections
+  Positions positions = Positions::none;
+  double rope_base = 10000;         // of Positions::rope
+  std::int64_t max_distance = 128;  // of Positions::relative
+  double dropout = 0;               // of the weights
   Initializer init;
-  double output_scale;  // factor on the std of the initial output projection
+  double output_scale = 1;  // factor on the std of the initial output projection
 };
 
 /// The options of one variant: its configuration keys, and how to build it. A new variant derives
@@ -44,7 +61,15 @@ class AttentionOptions {
   virtual std::shared_ptr<Attention> build(const AttentionContext& context) const = 0;
 };
 
-/// softmax, conformal.
+/// For variants whose scores take no number by distance: throws ConfigError that says `why` where
+/// the context asks for alibi or relative positions.
+void refuse_distance_bias(const AttentionContext& context, std::string_view variant,
+                          std::string_view why);
+/// For variants that never form their weights: throws ConfigError where the context asks for
+/// dropout on them.
+void refuse_weight_dropout(const AttentionContext& context, std::string_view variant);
+
+/// softmax, softmax_naive, conformal, linear, performer, sparse, w2, w2_overlap.
 Registry<AttentionOptions> builtin_attentions();
 
 }  // namespace mobius

@@ -49,6 +49,32 @@ Variable log_factor(const Radius& radius, const ConformalKernel& kernel,
   return per_key + per_query(scale(log(one_minus_r) + log1p(r), gamma));
 }
 
+AttentionCall conformal_call(const BallPoints& points, const Variable& v,
+                             const ConformalKernel& kernel, ConformalNormalize normalize,
+                             const AttentionMask& mask, const AttentionExtras& extras) {
+  const auto& [radius, qhat, zeta] = points;
+  // |query - key|^2 = (1 + r^2)(1 - t u) with t = 2r / (1 + r^2): small u keep their digits.
+  const Variable t = scale(radius.r, 2) / affine(square(radius.r), 1, 1);
+  AttentionCall call{.spec = {.score = ScoreMap::conformal,
+                              .exponent = kernel.s,
+                              .mask = mask,
+                              .dropout = extras.dropout,
+                              .dropout_key = extras.dropout_key},
+                     .inputs = {.q = qhat,
+                                .k = zeta,
+                                .v = v,
+                                .distance_bias = extras.distance_bias,
+                                .sharpness = per_query(t)}};
+  if (normalize == ConformalNormalize::empirical) return call;
+
+  call.spec.normalizer = WeightNormalizer::none;
+  if (normalize == ConformalNormalize::none) call.spec.log_cap = 0;  // Kt <= 1, rounding aside
+  call.inputs.log_factor =
+      log_factor(radius, kernel, normalize,
+                 visible_counts(mask, qhat.size(-2), zeta.size(-2), qhat.dtype(), qhat.device()));
+  return call;
+}
+
 class ConformalAttention final : public MultiHeadAttention {
  public:
   ConformalAttention(const AttentionContext& context, const ConformalOptions& options)
@@ -62,6 +88,12 @@ class ConformalAttention final : public MultiHeadAttention {
     const Tensor initial = context.init.full({n_heads()}, raw);
     raw_alpha_ = options.learn_alpha ? register_parameter("raw_alpha", initial)
                                      : Variable(register_buffer("raw_alpha", initial));
+  }
+
+  AttentionDiagnostics diagnostics() const override {
+    AttentionDiagnostics diagnostics = MultiHeadAttention::diagnostics();
+    diagnostics.alpha = unary({UnaryOp::softplus}, raw_alpha_.data()).to_vector<double>();
+    return diagnostics;
   }
 
   double share_beyond_resolution() const override {
@@ -78,15 +110,20 @@ class ConformalAttention final : public MultiHeadAttention {
   }
 
  protected:
-  Variable attend(const Variable& q, const Variable& k, const Variable& v,
-                  const AttentionMask& mask) override {
-    const Variable alpha = reshape(softplus(raw_alpha_), {n_heads(), 1, 1});
-    const BallPoints points = embed_in_ball(q, k, alpha, kernel_.s);
-    remember(points.radius.r.data(), k.size(-2), mask);
-    return conformal_attention(points, v, kernel_, normalize_, mask);
+  Variable attend(const HeadInputs& in) override {
+    const BallPoints points = points_of(in);
+    remember(points.radius.r.data(), in.k.size(-2), in.mask);
+    return conformal_attention(points, in.v, kernel_, normalize_, in.mask, in.extras);
+  }
+  Variable weights(const HeadInputs& in) override {
+    return conformal_weights(points_of(in), kernel_, normalize_, in.mask);
   }
 
  private:
+  BallPoints points_of(const HeadInputs& in) const {
+    return embed_in_ball(in.q, in.k, reshape(softplus(raw_alpha_), {n_heads(), 1, 1}), kernel_.s);
+  }
+
   // For share_beyond_resolution().
   void remember(const Tensor& radius, std::int64_t n_k, const AttentionMask& mask) {
     radius_ = radius.squeeze(-1);
@@ -103,26 +140,21 @@ class ConformalAttention final : public MultiHeadAttention {
 
 Variable conformal_attention(const BallPoints& points, const Variable& v,
                              const ConformalKernel& kernel, ConformalNormalize normalize,
-                             const AttentionMask& mask) {
-  const auto& [radius, qhat, zeta] = points;
-  // |query - key|^2 = (1 + r^2)(1 - t u) with t = 2r / (1 + r^2): small u keep their digits.
-  const Variable t = scale(radius.r, 2) / affine(square(radius.r), 1, 1);
-  AttentionVariables inputs{.q = qhat, .k = zeta, .v = v, .sharpness = per_query(t)};
-  AttentionSpec spec{.score = ScoreMap::conformal, .exponent = kernel.s, .mask = mask};
-  if (normalize == ConformalNormalize::empirical) return attention(spec, inputs);
+                             const AttentionMask& mask, const AttentionExtras& extras) {
+  return attention(conformal_call(points, v, kernel, normalize, mask, extras));
+}
 
-  spec.normalizer = WeightNormalizer::none;
-  if (normalize == ConformalNormalize::none) spec.log_cap = 0;  // Kt <= 1, rounding aside
-  inputs.log_factor =
-      log_factor(radius, kernel, normalize,
-                 visible_counts(mask, qhat.size(-2), zeta.size(-2), qhat.dtype(), qhat.device()));
-  return attention(spec, inputs);
+Variable conformal_weights(const BallPoints& points, const ConformalKernel& kernel,
+                           ConformalNormalize normalize, const AttentionMask& mask) {
+  return attention_weights(conformal_call(points, {}, kernel, normalize, mask, {}));
 }
 
 Variable conformal_attention(const Variable& q, const Variable& k, const Variable& v,
                              const Variable& alpha, const ConformalKernel& kernel,
-                             ConformalNormalize normalize, const AttentionMask& mask) {
-  return conformal_attention(embed_in_ball(q, k, alpha, kernel.s), v, kernel, normalize, mask);
+                             ConformalNormalize normalize, const AttentionMask& mask,
+                             const AttentionExtras& extras) {
+  return conformal_attention(embed_in_ball(q, k, alpha, kernel.s), v, kernel, normalize, mask,
+                             extras);
 }
 
 void ConformalOptions::describe(Schema& schema) {
@@ -145,6 +177,9 @@ void ConformalOptions::describe(Schema& schema) {
 }
 
 std::shared_ptr<Attention> ConformalOptions::build(const AttentionContext& context) const {
+  refuse_distance_bias(context, "conformal",
+                       "a number added to log K is not part of the kernel, whose mean over the "
+                       "sphere normalises it");
   return std::make_shared<ConformalAttention>(context, *this);
 }
 

@@ -7,6 +7,7 @@
 
 #include "nn/attention/attention.h"
 #include "nn/attention/jspace.h"
+#include "nn/attention/weights.h"
 
 namespace mobius {
 
@@ -19,15 +20,20 @@ namespace mobius {
 enum class ConformalNormalize { none, analytic, empirical };
 
 /// out_i = sum_j w_ij v_j over the keys that `mask` lets query i see; a query that sees none gives
-/// a zero row. points as by embed_in_ball(), v[B, H, n_k, d_v] -> [B, H, n_q, d_v].
+/// a zero row. points as by embed_in_ball(), v[B, G, n_k, d_v] -> [B, H, n_q, d_v]. The kernel
+/// takes no distance bias: `extras` with one throws Error.
 Variable conformal_attention(const BallPoints& points, const Variable& v,
                              const ConformalKernel& kernel, ConformalNormalize normalize,
-                             const AttentionMask& mask);
+                             const AttentionMask& mask, const AttentionExtras& extras = {});
+/// Its weights, [B, H, n_q, n_k].
+Variable conformal_weights(const BallPoints& points, const ConformalKernel& kernel,
+                           ConformalNormalize normalize, const AttentionMask& mask);
 
-/// The same from q[B, H, n_q, d], k[B, H, n_k, d] and alpha, broadcastable to [B, H, n_q, 1].
+/// The same from q[B, H, n_q, d], k[B, G, n_k, d] and alpha, broadcastable to [B, H, n_q, 1].
 Variable conformal_attention(const Variable& q, const Variable& k, const Variable& v,
                              const Variable& alpha, const ConformalKernel& kernel,
-                             ConformalNormalize normalize, const AttentionMask& mask);
+                             ConformalNormalize normalize, const AttentionMask& mask,
+                             const AttentionExtras& extras = {});
 
 class ConformalOptions : public AttentionOptions {
  public:

@@ -2,39 +2,107 @@
 
 namespace mobius {
 
-MultiHeadAttention::MultiHeadAttention(const AttentionContext& context)
-    : d_model_(context.d_model),
-      n_heads_(context.n_heads),
-      rope_(context.rope),
-      rope_base_(context.rope_base) {
-  if (n_heads_ < 1 || d_model_ % n_heads_ != 0)
-    throw ConfigError("attention: expected a number of heads that divides d_model = {}, got {}",
-                      d_model_, n_heads_);
-  if (rope_ && head_dim() % 2 != 0)
-    throw ConfigError("attention: rope needs an even head dimension, got {} / {} = {}", d_model_,
-                      n_heads_, head_dim());
-  qkv_ = make_child<Linear>("qkv", context.init, d_model_, 3 * d_model_, context.bias);
-  proj_ = make_child<Linear>("proj", context.init, d_model_, d_model_, context.bias,
-                             context.output_scale);
-}
+namespace {
 
-Variable MultiHeadAttention::forward(const Variable& x, const AttentionMask& mask,
-                                     const ForwardContext&) {
-  const std::vector<Variable> qkv = split(qkv_->forward(x), {d_model_, d_model_, d_model_}, -1);
-  const Variable q = rotate(split_heads(qkv[0]));  // [B, H, N, d]
-  const Variable k = rotate(split_heads(qkv[1]));
-  const Variable v = split_heads(qkv[2]);
-  return proj_->forward(merge_heads(attend(q, k, v, mask)));
-}
-
-// [B, N, H d] -> [B, H, N, d], a view.
-Variable MultiHeadAttention::split_heads(const Variable& x) const {
-  return transpose(reshape(x, {x.size(0), x.size(1), n_heads_, head_dim()}), 1, 2);
+// [B, N, heads width] -> [B, heads, N, width], a view.
+Variable split_heads(const Variable& x, std::int64_t n_heads) {
+  return transpose(reshape(x, {x.size(0), x.size(1), n_heads, x.size(2) / n_heads}), 1, 2);
 }
 
 // [B, H, N, d] -> [B, N, H d].
-Variable MultiHeadAttention::merge_heads(const Variable& x) const {
-  return reshape(transpose(x, 1, 2), {x.size(0), x.size(2), d_model_});
+Variable merge_heads(const Variable& x) {
+  return reshape(transpose(x, 1, 2), {x.size(0), x.size(2), x.size(1) * x.size(3)});
+}
+
+}  // namespace
+
+void refuse_distance_bias(const AttentionContext& context, std::string_view variant,
+                          std::string_view why) {
+  if (context.positions == Positions::alibi || context.positions == Positions::relative)
+    throw ConfigError("{}: positions {} do not go with it: {}", variant,
+                      context.positions == Positions::alibi ? "alibi" : "relative", why);
+}
+
+void refuse_weight_dropout(const AttentionContext& context, std::string_view variant) {
+  if (context.dropout > 0)
+    throw ConfigError(
+        "{}: attention_dropout does not go with it: it never forms the weights to drop, got {}",
+        variant, context.dropout);
+}
+
+MultiHeadAttention::MultiHeadAttention(const AttentionContext& context, std::int64_t qk_parts)
+    : d_model_(context.d_model),
+      n_heads_(context.n_heads),
+      n_kv_heads_(context.n_kv_heads == 0 ? context.n_heads : context.n_kv_heads),
+      qk_parts_(qk_parts),
+      positions_(context.positions),
+      rope_base_(context.rope_base),
+      dropout_(context.dropout),
+      dropout_site_(context.init.at("weights").path()) {
+  if (n_heads_ < 1 || d_model_ % n_heads_ != 0)
+    throw ConfigError("attention: expected a number of heads that divides d_model = {}, got {}",
+                      d_model_, n_heads_);
+  if (n_kv_heads_ < 1 || n_heads_ % n_kv_heads_ != 0)
+    throw ConfigError("attention: expected n_kv_heads that divide n_heads = {}, got {}", n_heads_,
+                      n_kv_heads_);
+  if (positions_ == Positions::rope && head_dim() % 2 != 0)
+    throw ConfigError("attention: rope needs an even head dimension, got {} / {} = {}", d_model_,
+                      n_heads_, head_dim());
+  if (!(dropout_ >= 0 && dropout_ < 1))
+    throw ConfigError("attention: expected a dropout in [0, 1), got {}", dropout_);
+  const std::int64_t d_q = qk_parts_ * head_dim();
+  qkv_ = make_child<Linear>(
+      "qkv", context.init, d_model_,
+      std::vector{n_heads_ * d_q, n_kv_heads_ * d_q, n_kv_heads_ * head_dim()}, context.bias);
+  proj_ = make_child<Linear>("proj", context.init, d_model_, d_model_, context.bias,
+                             context.output_scale);
+  if (positions_ == Positions::relative) {
+    if (context.max_distance < 1)
+      throw ConfigError("attention: expected max_distance of at least 1, got {}",
+                        context.max_distance);
+    relative_ = register_parameter("relative", context.init.zeros({2 * context.max_distance + 1}));
+  }
+}
+
+Variable MultiHeadAttention::rotate(const Variable& x) const {
+  return positions_ == Positions::rope ? rope(x, rope_base_) : x;
+}
+
+Variable MultiHeadAttention::distance_bias(std::int64_t n, DType dtype, Device device) const {
+  if (positions_ == Positions::alibi) return Variable(alibi_bias(n_heads_, n, n, dtype, device));
+  if (positions_ == Positions::relative) return relative_bias(relative_, n_heads_, n, n);
+  return {};
+}
+
+HeadInputs MultiHeadAttention::head_inputs(const Variable& x, const AttentionMask& mask,
+                                           const ForwardContext& context) const {
+  const std::int64_t d_q = qk_parts_ * head_dim();
+  const std::vector<Variable> qkv =
+      split(qkv_->forward(x), {n_heads_ * d_q, n_kv_heads_ * d_q, n_kv_heads_ * head_dim()}, -1);
+  HeadInputs in{.q = split_heads(qkv[0], n_heads_),
+                .k = split_heads(qkv[1], n_kv_heads_),
+                .v = split_heads(qkv[2], n_kv_heads_),
+                .mask = mask,
+                .extras = {.distance_bias = distance_bias(x.size(1), x.dtype(), x.device())}};
+  if (qk_parts_ == 1) {
+    in.q = rotate(in.q);
+    in.k = rotate(in.k);
+  }
+  if (context.training) {
+    in.extras.dropout = dropout_;
+    in.extras.dropout_key = {context.rng.seed, stream_id(dropout_site_, context.rng.stream)};
+  }
+  return in;
+}
+
+Variable MultiHeadAttention::forward(const Variable& x, const AttentionMask& mask,
+                                     const ForwardContext& context) {
+  const HeadInputs in = head_inputs(x, mask, context);
+  if (context.diagnose) {
+    const NoGradGuard no_grad;
+    entropy_ = mean_entropy(weights(in).data());
+  }
+  return proj_->forward(merge_heads(attend(in)));
 }
 
 }  // namespace mobius

@@ -1,41 +1,64 @@
-// What multi-head attention variants share: projections, heads, rotary positions.
+// What multi-head attention variants share: projections, heads, positions, dropout, diagnostics.
 #pragma once
 
 #include <memory>
 
 #include "nn/attention/attention.h"
+#include "nn/attention/weights.h"
 #include "nn/linear.h"
 
 namespace mobius {
 
-/// x -> q, k, v by one projection `qkv` (rows in the order q, k, v, each [heads, d] inside),
-/// optional RoPE on q and k, attend() in every head, and the output projection `proj`.
+/// What every head of a variant works on.
+struct HeadInputs {
+  Variable q;  // [B, H, N, d_q]
+  Variable k;  // [B, G, N, d_q], G key/value heads
+  Variable v;  // [B, G, N, d]
+  AttentionMask mask;
+  AttentionExtras extras;  // distance_bias for alibi and relative positions alone
+};
+
+/// x -> q, k, v by one projection `qkv` (rows in the order q, k, v, each [heads, d_q or d] inside),
+/// RoPE on q and k where asked for, attend() in every head, and the output projection `proj`. Where
+/// initial matrices are orthogonal, those of q, k and v are, each. Relative positions are the
+/// parameter `relative`.
 class MultiHeadAttention : public Attention {
  public:
-  /// Throws ConfigError where the heads do not divide d_model, or are odd and rotary.
-  explicit MultiHeadAttention(const AttentionContext& context);
+  /// The width d_q of a head's queries and keys is qk_parts head dimensions; a variant with more
+  /// than one applies RoPE itself, by rotate(). Throws ConfigError where the heads do not divide
+  /// d_model, the key/value heads not the heads, or head dimensions are odd and rotary.
+  explicit MultiHeadAttention(const AttentionContext& context, std::int64_t qk_parts = 1);
 
   Variable forward(const Variable& x, const AttentionMask& mask,
                    const ForwardContext& context) override;
 
+  AttentionDiagnostics diagnostics() const override { return {.entropy = entropy_}; }
+
  protected:
-  /// q, k, v [B, H, N, d] -> [B, H, N, d].
-  virtual Variable attend(const Variable& q, const Variable& k, const Variable& v,
-                          const AttentionMask& mask) = 0;
+  /// -> [B, H, N, d].
+  virtual Variable attend(const HeadInputs& in) = 0;
+  /// The weights of attend(), explicit, [B, H, N, N].
+  virtual Variable weights(const HeadInputs& in) = 0;
 
   std::int64_t n_heads() const { return n_heads_; }
+  std::int64_t n_kv_heads() const { return n_kv_heads_; }
   std::int64_t head_dim() const { return d_model_ / n_heads_; }
+  /// x[B, heads, N, d] by RoPE where that is how positions are told, else x.
+  Variable rotate(const Variable& x) const;
 
  private:
-  Variable split_heads(const Variable& x) const;
-  Variable merge_heads(const Variable& x) const;
-  Variable rotate(const Variable& x) const { return rope_ ? rope(x, rope_base_) : x; }
+  HeadInputs head_inputs(const Variable& x, const AttentionMask& mask,
+                         const ForwardContext& context) const;
+  Variable distance_bias(std::int64_t n, DType dtype, Device device) const;
 
-  std::int64_t d_model_;
-  std::int64_t n_heads_;
-  bool rope_;
+  std::int64_t d_model_, n_heads_, n_kv_heads_, qk_parts_;
+  Positions positions_;
   double rope_base_;
+  double dropout_;
+  std::string dropout_site_;
   std::shared_ptr<Linear> qkv_, proj_;
+  Variable relative_;  // [2 max_distance + 1]; undefined unless positions are relative
+  std::vector<double> entropy_;
 };
 
 }  // namespace mobius

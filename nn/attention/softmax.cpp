@@ -8,15 +8,27 @@ namespace mobius {
 
 namespace {
 
+AttentionCall softmax_call(const Variable& q, const Variable& k, const Variable& v,
+                           const AttentionMask& mask, std::optional<double> scale,
+                           const AttentionExtras& extras) {
+  return {.spec = {.scale = dot_scale(q.size(-1), scale),
+                   .mask = mask,
+                   .dropout = extras.dropout,
+                   .dropout_key = extras.dropout_key},
+          .inputs = {.q = q, .k = k, .v = v, .distance_bias = extras.distance_bias}};
+}
+
 class SoftmaxAttention final : public MultiHeadAttention {
  public:
   SoftmaxAttention(const AttentionContext& context, std::optional<double> scale)
       : MultiHeadAttention(context), scale_(scale) {}
 
  protected:
-  Variable attend(const Variable& q, const Variable& k, const Variable& v,
-                  const AttentionMask& mask) override {
-    return softmax_attention(q, k, v, mask, scale_);
+  Variable attend(const HeadInputs& in) override {
+    return softmax_attention(in.q, in.k, in.v, in.mask, scale_, in.extras);
+  }
+  Variable weights(const HeadInputs& in) override {
+    return softmax_weights(in.q, in.k, in.mask, scale_, in.extras);
   }
 
  private:
@@ -25,10 +37,19 @@ class SoftmaxAttention final : public MultiHeadAttention {
 
 }  // namespace
 
+double dot_scale(std::int64_t d, std::optional<double> scale) {
+  return scale.value_or(1 / std::sqrt(static_cast<double>(d)));
+}
+
 Variable softmax_attention(const Variable& q, const Variable& k, const Variable& v,
-                           const AttentionMask& mask, std::optional<double> scale) {
-  const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(q.size(-1))));
-  return attention({.scale = factor, .mask = mask}, {.q = q, .k = k, .v = v});
+                           const AttentionMask& mask, std::optional<double> scale,
+                           const AttentionExtras& extras) {
+  return attention(softmax_call(q, k, v, mask, scale, extras));
+}
+
+Variable softmax_weights(const Variable& q, const Variable& k, const AttentionMask& mask,
+                         std::optional<double> scale, const AttentionExtras& extras) {
+  return attention_weights(softmax_call(q, k, {}, mask, scale, extras));
 }
 
 void SoftmaxOptions::describe(Schema& schema) {

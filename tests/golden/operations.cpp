@@ -5,7 +5,11 @@
 #include "autograd/ops.h"
 #include "core/error.h"
 #include "nn/attention/conformal.h"
+#include "nn/attention/linear.h"
+#include "nn/attention/performer.h"
 #include "nn/attention/softmax.h"
+#include "nn/attention/sparse.h"
+#include "nn/attention/w2.h"
 #include "nn/language_model.h"
 
 namespace mobius::golden {
@@ -50,17 +54,20 @@ Variable parameter_of(const Module& module, const std::string& name) {
   throw Error("golden: the module has no parameter '{}'", name);
 }
 
+std::unique_ptr<AttentionOptions> options_of(const std::string& kind) {
+  return builtin_attentions().choose(kind).options;
+}
+
 // An attention layer without biases; its initial values are about to be overwritten.
 std::shared_ptr<Attention> build_layer(const AttentionOptions& options, const Arguments& a,
-                                       bool use_rope) {
+                                       Positions positions) {
   return options.build(
       {.d_model = a["x"].size(-1),
        .n_heads = a.integer("n_heads"),
        .bias = false,
-       .rope = use_rope,
-       .rope_base = 10000,
-       .init = Initializer(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(), Device{}),
-       .output_scale = 1});
+       .positions = positions,
+       .max_distance = a.has("rel") ? (a["rel"].size(0) - 1) / 2 : 1,
+       .init = Initializer(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(), Device{})});
 }
 
 // ---- parts
@@ -144,36 +151,64 @@ Outputs run_conformal_attention(Arguments& a) {
                                       kernel_of(a, a["q"].size(-1)), normalize_of(a), mask_of(a))}};
 }
 
+Outputs run_linear_attention(Arguments& a) {
+  if (a.number("eps") != linear_attention_eps) throw Error("golden: another eps than ours");
+  return {{"out", elu_linear_attention(a["q"], a["k"], a["v"], mask_of(a))}};
+}
+
+Outputs run_performer_attention(Arguments& a) {
+  // The file is computed without the small numbers that keep sums off 0.
+  return {{"out", performer_attention(a["q"], a["k"], a["v"], a.tensor("omega"), mask_of(a),
+                                      {.feature = 0, .denominator = 0})}};
+}
+
+Outputs run_sparse_attention(Arguments& a) {
+  const SparseSelection selection{
+      .pattern = named<SparsePattern>(a.text("pattern"), {{"local", SparsePattern::local},
+                                                          {"strided", SparsePattern::strided},
+                                                          {"topk", SparsePattern::topk}}),
+      .window = a.integer("window"),
+      .stride = a.integer("stride"),
+      .n_global = a.integer("n_global"),
+      .topk = a.integer("topk")};
+  const Tensor allowed = sparse_allowed(a.tensor("q"), a.tensor("k"), selection, mask_of(a));
+  return {{"out", sparse_attention(a["q"], a["k"], a["v"], selection, mask_of(a))},
+          {"allow", Variable(allowed.to(a.dtype()))}};
+}
+
 Outputs run_conformal_mha(Arguments& a) {
   ConformalOptions options;
   options.weight = weight_of(a);
   options.normalize = normalize_of(a);
-  const std::shared_ptr<Attention> layer = build_layer(options, a, a.flag("rope"));
+  const std::shared_ptr<Attention> layer =
+      build_layer(options, a, a.flag("rope") ? Positions::rope : Positions::none);
   a.load("w_qkv", parameter_of(*layer, "qkv.weight"));
   a.load("w_proj", parameter_of(*layer, "proj.weight"));
   a.load("raw_alpha", parameter_of(*layer, "raw_alpha"));
   return {{"out", layer->forward(a["x"], mask_of(a), {})}};
 }
 
-// q, k and v stand in one matrix here, in three in the file.
-void load_qkv(Arguments& a, const std::string& prefix, const Variable& qkv) {
-  const std::int64_t d_model = qkv.size(1);
-  a.load(prefix + "w_q", qkv, 0);
-  a.load(prefix + "w_k", qkv, d_model);
-  a.load(prefix + "w_v", qkv, 2 * d_model);
+// q, k and v stand in one matrix here, in three in the file, where w2_overlap has a tau, unused.
+void load_attention(Arguments& a, const std::string& in, const Module& module,
+                    const std::string& at) {
+  const Variable qkv = parameter_of(module, at + "qkv.weight");
+  const std::int64_t q_width = a[in + "w_q"].size(0);
+  a.load(in + "w_q", qkv, 0);
+  a.load(in + "w_k", qkv, q_width);
+  a.load(in + "w_v", qkv, 2 * q_width);
+  a.load(in + "w_o", parameter_of(module, at + "proj.weight"));
+  if (a.text("kind") == "w2") a.load(in + "raw_tau", parameter_of(module, at + "raw_tau"));
 }
 
 Outputs run_attention_layer(Arguments& a) {
-  const std::shared_ptr<Attention> layer =
-      build_layer(SoftmaxOptions(), a, a.text("position") == "rope");
-  load_qkv(a, "", parameter_of(*layer, "qkv.weight"));
-  a.load("w_o", parameter_of(*layer, "proj.weight"));
+  const auto positions = named<Positions>(a.text("position"), {{"rope", Positions::rope},
+                                                               {"alibi", Positions::alibi},
+                                                               {"relative", Positions::relative},
+                                                               {"none", Positions::none}});
+  const std::shared_ptr<Attention> layer = build_layer(*options_of(a.text("kind")), a, positions);
+  load_attention(a, "", *layer, "");
+  if (positions == Positions::relative) a.load("rel", parameter_of(*layer, "relative"));
   return {{"out", layer->forward(a["x"], mask_of(a), {})}};
-}
-
-bool is_attention_layer_missing(const Arguments& a) {
-  const std::string& position = a.text("position");
-  return a.text("kind") != "softmax" || (position != "rope" && position != "none");
 }
 
 // ---- the whole model
@@ -189,7 +224,7 @@ Outputs run_language_model(Arguments& a) {
   options.positions = Positions::rope;
   options.bias = false;
   options.tied_head = false;
-  const LanguageModel model(options, SoftmaxOptions(), a.integer("vocab"),
+  const LanguageModel model(options, *options_of(a.text("kind")), a.integer("vocab"),
                             a.tensor("tokens").size(1), /*init_seed=*/0, a.dtype());
 
   a.load("embed", parameter_of(model, "embedding.weight"));
@@ -199,8 +234,7 @@ Outputs run_language_model(Arguments& a) {
   for (std::int64_t layer = 0; layer < options.n_layers; ++layer) {
     const std::string block = fmt::format("blocks.{}.", layer), in = fmt::format("l{}_", layer);
     a.load(in + "attn_norm", parameter_of(model, block + "attention_norm.weight"));
-    load_qkv(a, in, parameter_of(model, block + "attention.qkv.weight"));
-    a.load(in + "w_o", parameter_of(model, block + "attention.proj.weight"));
+    load_attention(a, in, model, block + "attention.");
     a.load(in + "mlp_norm", parameter_of(model, block + "mlp_norm.weight"));
     for (const std::string name : {"w_gate", "w_up", "w_down"})
       a.load(in + name, parameter_of(model, block + "mlp." + name + ".weight"));
@@ -210,33 +244,31 @@ Outputs run_language_model(Arguments& a) {
           {"loss", model.loss(tokens, a.tensor("labels"), {}).loss}};
 }
 
-bool is_language_model_missing(const Arguments& a) { return a.text("kind") != "softmax"; }
-
 }  // namespace
 
 const std::map<std::string, Operation>& operations() {
   static const std::map<std::string, Operation> table = {
-      {"adamw", {run_adamw}},
-      {"attention_layer", {run_attention_layer, is_attention_layer_missing}},
-      {"beta_to_radius", {run_beta_to_radius}},
-      {"conformal_attention", {run_conformal_attention}},
-      {"conformal_mha", {run_conformal_mha}},
-      {"cross_entropy", {run_cross_entropy}},
-      {"exact_attention", {}},
-      {"hierarchical_attention", {}},
-      {"jspace_embed", {run_jspace_embed}},
-      {"landmark_basis", {}},
-      {"language_model", {run_language_model, is_language_model_missing}},
-      {"layer_norm", {run_layer_norm}},
-      {"linear_attention", {}},
-      {"log_normalizer", {run_log_normalizer}},
-      {"performer_attention", {}},
-      {"resolution_limit", {run_resolution_limit}},
-      {"rms_norm", {run_rms_norm}},
-      {"rope", {run_rope}},
-      {"softmax_attention", {run_softmax_attention}},
-      {"sparse_attention", {}},
-      {"swiglu", {run_swiglu}},
+      {"adamw", run_adamw},
+      {"attention_layer", run_attention_layer},
+      {"beta_to_radius", run_beta_to_radius},
+      {"conformal_attention", run_conformal_attention},
+      {"conformal_mha", run_conformal_mha},
+      {"cross_entropy", run_cross_entropy},
+      {"exact_attention", nullptr},
+      {"hierarchical_attention", nullptr},
+      {"jspace_embed", run_jspace_embed},
+      {"landmark_basis", nullptr},
+      {"language_model", run_language_model},
+      {"layer_norm", run_layer_norm},
+      {"linear_attention", run_linear_attention},
+      {"log_normalizer", run_log_normalizer},
+      {"performer_attention", run_performer_attention},
+      {"resolution_limit", run_resolution_limit},
+      {"rms_norm", run_rms_norm},
+      {"rope", run_rope},
+      {"softmax_attention", run_softmax_attention},
+      {"sparse_attention", run_sparse_attention},
+      {"swiglu", run_swiglu},
   };
   return table;
 }

@@ -48,12 +48,8 @@ class Arguments {
 
 using Outputs = std::map<std::string, Variable>;
 
-struct Operation {
-  /// Empty for an operation that is not in this version.
-  std::function<Outputs(Arguments&)> run;
-  /// Tells single cases that are not in this version; empty where all are.
-  std::function<bool(const Arguments&)> is_missing = {};
-};
+/// Empty for an operation that is not in this version.
+using Operation = std::function<Outputs(Arguments&)>;
 
 /// By the name of the golden file.
 const std::map<std::string, Operation>& operations();

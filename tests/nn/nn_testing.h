@@ -34,6 +34,14 @@ inline Variable parameter_of(const Module& module, const std::string& name) {
 
 inline double dot(const Tensor& a, const Tensor& b) { return sum(mul(a, b)).item(); }
 
+// |a - b| / |b|; |b| below 0.01 counts as 0.01: what cancels wholly leaves rounding.
+inline double distance(const Tensor& a, const Tensor& b) {
+  const double difference = std::sqrt(sum_of_squares(sub(a, b)));
+  return difference / std::max(std::sqrt(sum_of_squares(b.contiguous())), 1e-2);
+}
+
+inline AttentionMask causal() { return {.causal = true}; }
+
 // Expects the gradient of f in every parameter of an f64 module to agree with central differences
 // of fourth order of f along a random direction.
 inline void expect_parameter_gradients(Module& module, const std::function<Variable()>& f) {
@@ -55,7 +63,7 @@ inline void expect_parameter_gradients(Module& module, const std::function<Varia
       return (value_at(parameter, direction, step) - value_at(parameter, direction, -step)) /
              (2 * step);
     };
-    const double step = 1e-4;
+    const double step = 1e-5;
     const double numeric = (4 * slope(step) - slope(2 * step)) / 3;
     EXPECT_NEAR(dot(parameter.grad(), direction), numeric, 1e-6 * std::abs(numeric) + 1e-10)
         << name;

@@ -49,6 +49,48 @@ model: {d_model: 16, n_layers: 1, n_heads: 2}
 attention: {kind: conformal, weight: newton}
 train: {max_steps: 6, batch_size: 8, threads: 1, log_every: 1}
 eval: {every: 2}
+)"},
+                       {"relative positions, w2", R"(
+task: {name: recall, vocab: 16, seq_len: 16, n_test: 16}
+model: {d_model: 16, n_layers: 1, n_heads: 2, positions: relative, max_distance: 4}
+attention: {kind: w2, tau: 2.0}
+train: {max_steps: 6, batch_size: 8, threads: 1, log_every: 1}
+)"},
+                       {"w2_overlap", R"(
+task: {name: recall, vocab: 16, seq_len: 8, n_test: 16}
+model: {d_model: 16, n_layers: 1, n_heads: 2}
+attention: {kind: w2_overlap}
+train: {max_steps: 2, batch_size: 8, threads: 1, log_every: 1}
+)"},
+                       {"sparse, strided", R"(
+task: {name: recall, vocab: 16, seq_len: 32, n_test: 16}
+model: {d_model: 16, n_layers: 1, n_heads: 2}
+attention: {kind: sparse, pattern: strided, window: 2, stride: 5, n_global: 1, scale: 2.0}
+train: {max_steps: 2, batch_size: 8, threads: 1, log_every: 1}
+)"},
+                       {"sparse, topk", R"(
+task: {name: recall, vocab: 16, seq_len: 32, n_test: 16}
+model: {d_model: 16, n_layers: 1, n_heads: 2}
+attention: {kind: sparse, pattern: topk, topk: 2}
+train: {max_steps: 2, batch_size: 8, threads: 1, log_every: 1}
+)"},
+                       {"performer", R"(
+task: {name: recall, vocab: 16, seq_len: 8, n_test: 16}
+model: {d_model: 16, n_layers: 1, n_heads: 2}
+attention: {kind: performer, n_features: 8, feature_seed: 3}
+train: {max_steps: 2, batch_size: 8, threads: 1, log_every: 1}
+)"},
+                       {"linear", R"(
+task: {name: recall, vocab: 16, seq_len: 8, n_test: 16}
+model: {d_model: 16, n_layers: 1, n_heads: 2}
+attention: {kind: linear}
+train: {max_steps: 2, batch_size: 8, threads: 1, log_every: 1}
+)"},
+                       {"softmax_naive", R"(
+task: {name: recall, vocab: 16, seq_len: 8, n_test: 16}
+model: {d_model: 16, n_layers: 1, n_heads: 2}
+attention: {kind: softmax_naive, scale: 2.0}
+train: {max_steps: 2, batch_size: 8, threads: 1, log_every: 1}
 )"}};
 
 Json without_timing(Json object) {

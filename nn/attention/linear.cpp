@@ -1,0 +1,56 @@
+#include "nn/attention/linear.h"
+
+#include "nn/attention/multi_head.h"
+
+namespace mobius {
+
+namespace {
+
+class LinearAttention final : public MultiHeadAttention {
+ public:
+  using MultiHeadAttention::MultiHeadAttention;
+
+ protected:
+  Variable attend(const HeadInputs& in) override {
+    return elu_linear_attention(in.q, in.k, in.v, in.mask);
+  }
+  Variable weights(const HeadInputs& in) override {
+    return elu_linear_weights(in.q, in.k, in.mask);
+  }
+};
+
+}  // namespace
+
+void require_carried_sums(std::string_view variant, const AttentionMask& mask) {
+  if (mask.mask.defined() || mask.window > 0)
+    throw Error(
+        "{}: expected no mask but causal, got a {}: its sums over keys are carried from query to "
+        "query and cannot leave out single pairs",
+        variant, mask.window > 0 ? "window" : "given mask");
+}
+
+// e^min(x, 0) + max(x, 0): elu(x) + 1 without the -1 that swallows e^x for x below -17 in f32.
+Variable elu_features(const Variable& x) {
+  const Variable zero(Tensor::zeros({}, x.dtype(), x.device()));
+  return exp(minimum(x, zero)) + relu(x);
+}
+
+Variable elu_linear_attention(const Variable& q, const Variable& k, const Variable& v,
+                              const AttentionMask& mask) {
+  require_carried_sums("linear", mask);
+  return linear_attention(elu_features(q), elu_features(k), v, mask.causal, linear_attention_eps);
+}
+
+Variable elu_linear_weights(const Variable& q, const Variable& k, const AttentionMask& mask) {
+  require_carried_sums("linear", mask);
+  return feature_weights(elu_features(q), elu_features(k), mask, linear_attention_eps);
+}
+
+std::shared_ptr<Attention> LinearAttentionOptions::build(const AttentionContext& context) const {
+  refuse_distance_bias(context, "linear",
+                       "its weights are products of features, with no score to add to");
+  refuse_weight_dropout(context, "linear");
+  return std::make_shared<LinearAttention>(context);
+}
+
+}  // namespace mobius

@@ -1,0 +1,116 @@
+#include "nn/attention/performer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "nn/attention/linear.h"
+#include "nn/attention/multi_head.h"
+
+namespace mobius {
+
+namespace {
+
+// e^60 leaves a factor of e^28 for sums over keys, values and gradients in f32.
+constexpr double largest_key_exponent = 60;
+
+// omega_a . x', [..., m].
+Variable project(const Variable& x, const Tensor& omega) {
+  const double shrink = std::pow(static_cast<double>(x.size(-1)), -0.25);
+  return matmul(x, Variable(scale(omega, shrink).transpose(0, 1)));
+}
+
+double inverse_root(std::int64_t n) { return 1 / std::sqrt(static_cast<double>(n)); }
+
+class PerformerAttention final : public MultiHeadAttention {
+ public:
+  PerformerAttention(const AttentionContext& context, const PerformerOptions& options)
+      : MultiHeadAttention(context) {
+    if (options.n_features < 1)
+      throw ConfigError("performer: expected n_features of at least 1, got {}", options.n_features);
+    RngKey key = context.init.key("omega");
+    if (options.feature_seed) key.seed = static_cast<std::uint64_t>(*options.feature_seed);
+    omega_ =
+        register_buffer("omega", orthogonal_gaussian(options.n_features, head_dim(), key,
+                                                     context.init.dtype(), context.init.device()));
+  }
+
+ protected:
+  Variable attend(const HeadInputs& in) override {
+    return performer_attention(in.q, in.k, in.v, omega_, in.mask);
+  }
+  Variable weights(const HeadInputs& in) override {
+    return performer_weights(in.q, in.k, omega_, in.mask);
+  }
+
+ private:
+  Tensor omega_;
+};
+
+}  // namespace
+
+Tensor orthogonal_gaussian(std::int64_t m, std::int64_t d, RngKey key, DType dtype, Device device) {
+  const auto stream = [&](const char* purpose, std::int64_t block) {
+    return RngKey{key.seed, stream_id(purpose, key.stream, static_cast<std::uint64_t>(block))};
+  };
+  std::vector<Tensor> blocks;
+  for (std::int64_t first = 0; first < m; first += d) {
+    const Tensor directions =
+        random_orthogonal(d, d, stream("performer directions", first), DType::f64);
+    const Tensor gaussian =
+        random_normal({d, d}, 0, 1, stream("performer lengths", first), DType::f64);
+    const Tensor lengths =
+        unary({UnaryOp::sqrt}, sum(unary({UnaryOp::square}, gaussian), {-1}, /*keepdim=*/true));
+    blocks.push_back(mul(directions, lengths).slice(0, 0, std::min(d, m - first)));
+  }
+  const std::vector<double> values = concat(blocks, 0).to_vector<double>();
+  return Tensor::from(values, {m, d}, device).to(dtype);
+}
+
+Variable performer_query_features(const Variable& q, const Tensor& omega, double offset) {
+  const Variable projected = project(q, omega);
+  const Variable largest = max(projected, -1, /*keepdim=*/true);
+  return affine(exp(projected - largest), inverse_root(omega.size(0)), offset);
+}
+
+Variable performer_key_features(const Variable& k, const Tensor& omega, double offset) {
+  const Variable half_square =
+      scale(sum(square(k), {-1}, /*keepdim=*/true), 0.5 * inverse_root(k.size(-1)));
+  const Variable exponent = clamp(project(k, omega) - half_square,
+                                  -std::numeric_limits<double>::infinity(), largest_key_exponent);
+  return affine(exp(exponent), inverse_root(omega.size(0)), offset);
+}
+
+Variable performer_attention(const Variable& q, const Variable& k, const Variable& v,
+                             const Tensor& omega, const AttentionMask& mask,
+                             const PerformerOffsets& offsets) {
+  require_carried_sums("performer", mask);
+  return linear_attention(performer_query_features(q, omega, offsets.feature),
+                          performer_key_features(k, omega, offsets.feature), v, mask.causal,
+                          offsets.denominator);
+}
+
+Variable performer_weights(const Variable& q, const Variable& k, const Tensor& omega,
+                           const AttentionMask& mask, const PerformerOffsets& offsets) {
+  require_carried_sums("performer", mask);
+  return feature_weights(performer_query_features(q, omega, offsets.feature),
+                         performer_key_features(k, omega, offsets.feature), mask,
+                         offsets.denominator);
+}
+
+void PerformerOptions::describe(Schema& schema) {
+  schema.field("n_features", n_features, "random features of a head").positive();
+  schema
+      .field("feature_seed", feature_seed,
+             "seed of the random features; null: that of the initial values")
+      .non_negative();
+}
+
+std::shared_ptr<Attention> PerformerOptions::build(const AttentionContext& context) const {
+  refuse_distance_bias(context, "performer",
+                       "its weights are products of features, with no score to add to");
+  refuse_weight_dropout(context, "performer");
+  return std::make_shared<PerformerAttention>(context, *this);
+}
+
+}  // namespace mobius

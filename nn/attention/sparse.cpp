@@ -1,0 +1,138 @@
+#include "nn/attention/sparse.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "nn/attention/multi_head.h"
+
+namespace mobius {
+
+namespace {
+
+AttentionMask pattern_mask(const SparseSelection& selection, AttentionMask mask) {
+  if (mask.window > 0) throw Error("sparse: expected a mask without a window of its own");
+  if (selection.pattern == SparsePattern::topk) return mask;
+  mask.window = selection.window;
+  if (selection.pattern == SparsePattern::strided) {
+    mask.stride = selection.stride;
+    mask.n_global = selection.n_global;
+  }
+  return mask;
+}
+
+AttentionCall sparse_call(const Variable& q, const Variable& k, const Variable& v,
+                          const AttentionMask& mask, std::optional<double> scale,
+                          const AttentionExtras& extras) {
+  return {.spec = {.scale = dot_scale(q.size(-1), scale),
+                   .mask = mask,
+                   .dropout = extras.dropout,
+                   .dropout_key = extras.dropout_key},
+          .inputs = {.q = q, .k = k, .v = v, .distance_bias = extras.distance_bias}};
+}
+
+// Keeps the topk largest scores of those allowed; ties: the smaller j.
+void keep_largest(std::span<const double> scores, std::int64_t topk,
+                  std::span<std::uint8_t> allowed) {
+  std::vector<std::size_t> seen;
+  for (std::size_t j = 0; j < scores.size(); ++j)
+    if (allowed[j] != 0) seen.push_back(j);
+  const auto is_before = [&](std::size_t a, std::size_t b) {
+    return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
+  };
+  std::sort(seen.begin(), seen.end(), is_before);
+  for (std::size_t rank = static_cast<std::size_t>(topk); rank < seen.size(); ++rank)
+    allowed[seen[rank]] = 0;
+}
+
+class SparseAttention final : public MultiHeadAttention {
+ public:
+  SparseAttention(const AttentionContext& context, const SparseOptions& options)
+      : MultiHeadAttention(context), selection_(options.selection), scale_(options.scale) {}
+
+ protected:
+  Variable attend(const HeadInputs& in) override {
+    return sparse_attention(in.q, in.k, in.v, selection_, in.mask, scale_, in.extras);
+  }
+  Variable weights(const HeadInputs& in) override {
+    return sparse_weights(in.q, in.k, selection_, in.mask, scale_, in.extras);
+  }
+
+ private:
+  SparseSelection selection_;
+  std::optional<double> scale_;
+};
+
+}  // namespace
+
+void SparseSelection::validate() const {
+  if (window < 1) throw ConfigError("sparse: expected a window of at least 1, got {}", window);
+  if (stride < 1) throw ConfigError("sparse: expected a stride of at least 1, got {}", stride);
+  if (n_global < 0) throw ConfigError("sparse: expected n_global of at least 0, got {}", n_global);
+  if (topk < 1) throw ConfigError("sparse: expected topk of at least 1, got {}", topk);
+}
+
+Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
+                          const SparseSelection& selection, const AttentionMask& mask,
+                          std::optional<double> scale, const AttentionExtras& extras) {
+  selection.validate();
+  AttentionCall call = sparse_call(q, k, v, pattern_mask(selection, mask), scale, extras);
+  if (selection.pattern == SparsePattern::topk) {
+    AttentionInputs inputs;
+    inputs.q = q.data();
+    inputs.k = k.data();
+    inputs.v = v.data();
+    call.spec.threshold = attention_threshold(call.spec, inputs, selection.topk);
+  }
+  return attention(call);
+}
+
+Variable sparse_weights(const Variable& q, const Variable& k, const SparseSelection& selection,
+                        const AttentionMask& mask, std::optional<double> scale,
+                        const AttentionExtras& extras) {
+  const AttentionMask allowed{.mask = sparse_allowed(q.data(), k.data(), selection, mask, scale)};
+  return attention_weights(sparse_call(q, k, {}, allowed, scale, extras));
+}
+
+Tensor sparse_allowed(const Tensor& q, const Tensor& k, const SparseSelection& selection,
+                      const AttentionMask& mask, std::optional<double> scale) {
+  selection.validate();
+  const std::int64_t n_heads = q.size(1), n_q = q.size(2), n_k = k.size(2);
+  const Shape pairs{q.size(0), n_heads, n_q, n_k};
+  const Tensor seen =
+      materialize_mask(pattern_mask(selection, mask), n_q, n_k, q.device()).expand(pairs);
+  if (selection.pattern != SparsePattern::topk) return seen.contiguous();
+
+  const Tensor keys = for_every_head(Variable(k), n_heads).data().transpose(-1, -2);
+  const std::vector<double> scores =
+      mobius::scale(matmul(q, keys), dot_scale(q.size(-1), scale)).to_vector<double>();
+  std::vector<std::uint8_t> allowed = seen.to_vector<std::uint8_t>();
+  const auto width = static_cast<std::size_t>(n_k);
+  for (std::size_t first = 0; first < scores.size(); first += width)
+    keep_largest(std::span(scores).subspan(first, width), selection.topk,
+                 std::span(allowed).subspan(first, width));
+  return Tensor::from(allowed, pairs, q.device());
+}
+
+void SparseOptions::describe(Schema& schema) {
+  schema.choice("pattern", selection.pattern,
+                {{"local", SparsePattern::local},
+                 {"strided", SparsePattern::strided},
+                 {"topk", SparsePattern::topk}},
+                "which keys a query looks at");
+  schema.field("window", selection.window, "local, strided: keys nearer than this").positive();
+  schema.field("stride", selection.stride, "strided: keys at multiples of this distance, too")
+      .positive();
+  schema.field("n_global", selection.n_global, "strided: the first keys, too").non_negative();
+  schema.field("topk", selection.topk, "topk: number of keys with the largest scores").positive();
+  schema.field("scale", scale, "factor on the dot products; null: 1 / sqrt(head dimension)")
+      .positive();
+}
+
+std::shared_ptr<Attention> SparseOptions::build(const AttentionContext& context) const {
+  selection.validate();
+  return std::make_shared<SparseAttention>(context, *this);
+}
+
+}  // namespace mobius

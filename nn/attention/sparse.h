@@ -1,0 +1,51 @@
+// Softmax attention over a part of the keys (docs/MATH.md, section 4). For a query at position p,
+// of the keys j that the mask lets it see:
+//
+//   local    |p - j| < window
+//   strided  local, or (p - j) mod stride = 0, or j < n_global
+//   topk     the topk largest scores; ties: the smaller j
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "nn/attention/softmax.h"
+
+namespace mobius {
+
+enum class SparsePattern { local, strided, topk };
+
+struct SparseSelection {
+  SparsePattern pattern = SparsePattern::local;
+  std::int64_t window = 64;   // of local and strided
+  std::int64_t stride = 64;   // of strided
+  std::int64_t n_global = 0;  // of strided
+  std::int64_t topk = 32;     // of topk
+
+  /// Throws ConfigError on a number that selects nothing, or less than nothing.
+  void validate() const;
+};
+
+/// Shapes as softmax_attention(). The selection of topk has no gradient. It is by the product of
+/// query and key: a distance bias acts on what was selected, and not on the selection.
+Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
+                          const SparseSelection& selection, const AttentionMask& mask,
+                          std::optional<double> scale = {}, const AttentionExtras& extras = {});
+/// Its weights, [B, H, n_q, n_k].
+Variable sparse_weights(const Variable& q, const Variable& k, const SparseSelection& selection,
+                        const AttentionMask& mask, std::optional<double> scale = {},
+                        const AttentionExtras& extras = {});
+/// 1 where a query looks at a key: u8 [B, H, n_q, n_k]. Found from the whole matrix of scores.
+Tensor sparse_allowed(const Tensor& q, const Tensor& k, const SparseSelection& selection,
+                      const AttentionMask& mask, std::optional<double> scale = {});
+
+class SparseOptions : public AttentionOptions {
+ public:
+  SparseSelection selection;
+  std::optional<double> scale;  // null: 1 / sqrt(head dimension)
+
+  void describe(Schema& schema) override;
+  std::shared_ptr<Attention> build(const AttentionContext& context) const override;
+};
+
+}  // namespace mobius

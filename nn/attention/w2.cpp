@@ -1,0 +1,177 @@
+#include "nn/attention/w2.h"
+
+#include <cmath>
+
+#include "nn/attention/multi_head.h"
+
+namespace mobius {
+
+namespace {
+
+constexpr double least_sigma = 1e-4;
+constexpr double tau_eps = 1e-6;
+
+Variable rotated(const Variable& x, std::optional<double> rope_base) {
+  return rope_base ? rope(x, *rope_base) : x;
+}
+
+Variable sum_over_last(const Variable& x, bool keepdim = false) { return sum(x, {-1}, keepdim); }
+
+AttentionCall biased_call(const Variable& q, const Variable& k, const Variable& v,
+                          const Variable& key_bias, const AttentionMask& mask,
+                          const AttentionExtras& extras) {
+  return {.spec = {.mask = mask, .dropout = extras.dropout, .dropout_key = extras.dropout_key},
+          .inputs = {
+              .q = q, .k = k, .v = v, .key_bias = key_bias, .distance_bias = extras.distance_bias}};
+}
+
+// 1 / (tau + eps) for the query heads: [G, 1, 1] -> [H, 1, 1].
+Variable for_query_heads(const Variable& x, std::int64_t n_heads) {
+  const std::int64_t n_groups = x.size(0);
+  return reshape(expand(reshape(x, {n_groups, 1}), {n_groups, n_heads / n_groups}),
+                 {n_heads, 1, 1});
+}
+
+AttentionCall w2_call(const Gaussians& q, const Gaussians& k, const Variable& v,
+                      const Variable& tau, const AttentionMask& mask,
+                      std::optional<double> rope_base, const AttentionExtras& extras) {
+  const auto point = [&](const Gaussians& g) {
+    return concat({rotated(g.mu, rope_base), g.sigma}, -1);
+  };
+  const Variable sharpness = reciprocal(affine(tau, 1, tau_eps));  // [G, 1, 1]
+  const Variable x_q = point(q) * scale(for_query_heads(sharpness, q.mu.size(1)), 2);
+  const Variable x_k = point(k);
+  const Variable key_bias = neg(sum_over_last(square(x_k), /*keepdim=*/true) * sharpness);
+  return biased_call(x_q, x_k, v, reshape(key_bias, {x_k.size(0), x_k.size(1), x_k.size(2)}), mask,
+                     extras);
+}
+
+AttentionCall w2_overlap_call(const Gaussians& q, const Gaussians& k, const Variable& v,
+                              const AttentionMask& mask, std::optional<double> rope_base,
+                              const AttentionExtras& extras) {
+  const auto point = [&](const Gaussians& g) { return rotated(g.mu * rsqrt(g.sigma), rope_base); };
+  const Variable m_k = point(k);
+  const Variable key_bias = scale(sum_over_last(square(m_k) + log(k.sigma)), -0.5);
+  return biased_call(point(q), m_k, v, key_bias, mask, extras);
+}
+
+// What both layers share: Gaussians in place of queries and keys.
+class GaussianAttention : public MultiHeadAttention {
+ public:
+  explicit GaussianAttention(const AttentionContext& context)
+      : MultiHeadAttention(context, /*qk_parts=*/2) {
+    if (context.positions == Positions::rope) rope_base_ = context.rope_base;
+  }
+
+ protected:
+  std::optional<double> rope_base() const { return rope_base_; }
+
+ private:
+  std::optional<double> rope_base_;
+};
+
+class W2Attention final : public GaussianAttention {
+ public:
+  W2Attention(const AttentionContext& context, const W2Options& options)
+      : GaussianAttention(context) {
+    const double tau = options.tau.value_or(2 * std::sqrt(static_cast<double>(head_dim())));
+    if (!(tau > 0)) throw ConfigError("w2: expected tau > 0, got {}", tau);
+    // softplus(raw_tau) = tau
+    const Tensor initial = context.init.full({n_kv_heads()}, tau + std::log(-std::expm1(-tau)));
+    raw_tau_ = options.learn_tau ? register_parameter("raw_tau", initial)
+                                 : Variable(register_buffer("raw_tau", initial));
+  }
+
+  AttentionDiagnostics diagnostics() const override {
+    AttentionDiagnostics diagnostics = MultiHeadAttention::diagnostics();
+    diagnostics.tau = unary({UnaryOp::softplus}, raw_tau_.data()).to_vector<double>();
+    return diagnostics;
+  }
+
+ protected:
+  Variable attend(const HeadInputs& in) override {
+    return w2_attention(gaussians_from(in.q), gaussians_from(in.k), in.v, tau(), in.mask,
+                        rope_base(), in.extras);
+  }
+  Variable weights(const HeadInputs& in) override {
+    return w2_weights(gaussians_from(in.q), gaussians_from(in.k), tau(), in.mask, rope_base(),
+                      in.extras);
+  }
+
+ private:
+  Variable tau() const { return reshape(softplus(raw_tau_), {n_kv_heads(), 1, 1}); }
+
+  Variable raw_tau_;
+};
+
+class W2OverlapAttention final : public GaussianAttention {
+ public:
+  using GaussianAttention::GaussianAttention;
+
+ protected:
+  Variable attend(const HeadInputs& in) override {
+    return w2_overlap_attention(gaussians_from(in.q), gaussians_from(in.k), in.v, in.mask,
+                                rope_base(), in.extras);
+  }
+  Variable weights(const HeadInputs& in) override {
+    return w2_overlap_weights(gaussians_from(in.q), gaussians_from(in.k), in.mask, rope_base(),
+                              in.extras);
+  }
+};
+
+}  // namespace
+
+Gaussians gaussians_from(const Variable& mu_and_raw) {
+  const std::int64_t d = mu_and_raw.size(-1) / 2;
+  const std::vector<Variable> parts = split(mu_and_raw, {d, d}, -1);
+  return {.mu = parts[0], .sigma = affine(softplus(parts[1]), 1, least_sigma)};
+}
+
+Variable squared_w2_distance(const Gaussians& q, const Gaussians& k) {
+  const auto squared_differences = [&](const Variable& a, const Variable& b) {
+    const Variable keys = for_every_head(b, a.size(1));
+    return sum_over_last(
+        square(reshape(a, {a.size(0), a.size(1), a.size(2), 1, a.size(3)}) -
+               reshape(keys, {keys.size(0), keys.size(1), 1, keys.size(2), keys.size(3)})));
+  };
+  return squared_differences(q.mu, k.mu) + squared_differences(q.sigma, k.sigma);
+}
+
+Variable w2_attention(const Gaussians& q, const Gaussians& k, const Variable& v,
+                      const Variable& tau, const AttentionMask& mask,
+                      std::optional<double> rope_base, const AttentionExtras& extras) {
+  return attention(w2_call(q, k, v, tau, mask, rope_base, extras));
+}
+
+Variable w2_weights(const Gaussians& q, const Gaussians& k, const Variable& tau,
+                    const AttentionMask& mask, std::optional<double> rope_base,
+                    const AttentionExtras& extras) {
+  return attention_weights(w2_call(q, k, {}, tau, mask, rope_base, extras));
+}
+
+Variable w2_overlap_attention(const Gaussians& q, const Gaussians& k, const Variable& v,
+                              const AttentionMask& mask, std::optional<double> rope_base,
+                              const AttentionExtras& extras) {
+  return attention(w2_overlap_call(q, k, v, mask, rope_base, extras));
+}
+
+Variable w2_overlap_weights(const Gaussians& q, const Gaussians& k, const AttentionMask& mask,
+                            std::optional<double> rope_base, const AttentionExtras& extras) {
+  return attention_weights(w2_overlap_call(q, k, {}, mask, rope_base, extras));
+}
+
+void W2Options::describe(Schema& schema) {
+  schema.field("tau", tau, "initial scale of the squared distances; null: 2 sqrt(head dimension)")
+      .positive();
+  schema.field("learn_tau", learn_tau, "whether tau is trained, one number a head");
+}
+
+std::shared_ptr<Attention> W2Options::build(const AttentionContext& context) const {
+  return std::make_shared<W2Attention>(context, *this);
+}
+
+std::shared_ptr<Attention> W2OverlapOptions::build(const AttentionContext& context) const {
+  return std::make_shared<W2OverlapAttention>(context);
+}
+
+}  // namespace mobius

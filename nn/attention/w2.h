@@ -1,0 +1,72 @@
+// Wasserstein-2 attention: a token is a Gaussian with diagonal covariance, N(mu, diag(sigma^2)),
+// and looks at tokens near it (docs/MATH.md, section 3).
+//
+//   w2          S_ij = -( |R_i mu_q_i - R_j mu_k_j|^2 + |sigma_q_i - sigma_k_j|^2 ) / (tau + eps)
+//   w2_overlap  S_ij = -1/2 ( |R_i m_q_i - R_j m_k_j|^2 + sum log sigma_q_i + sum log sigma_k_j ),
+//               m = mu / sqrt(sigma)
+//   out_i = sum_j softmax_j( S_ij ) v_j
+//
+// R is RoPE, or nothing; eps = 1e-6. A term of S_ij that is the same for all j changes no weight,
+// so both are dot products with a number added for each key, and need no matrix of distances:
+//
+//   w2          S_ij = < 2 x_q_i / (tau + eps), x_k_j > - |x_k_j|^2 / (tau + eps),
+//               x = [R mu ; sigma], of twice the dimension
+//   w2_overlap  S_ij = < R_i m_q_i, R_j m_k_j > - 1/2 ( |m_k_j|^2 + sum log sigma_k_j )
+//
+// The layers: projections q and k are twice as wide, [mu ; raw] in each head, with
+// sigma = softplus(raw) + 1e-4; tau = softplus(raw_tau) > 0, one for each head of keys.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "nn/attention/attention.h"
+#include "nn/attention/weights.h"
+
+namespace mobius {
+
+/// One Gaussian a position, [B, H, n, d] each; sigma > 0 is the standard deviation.
+struct Gaussians {
+  Variable mu, sigma;
+};
+
+/// [mu ; raw], [B, H, n, 2d] -> mu and sigma = softplus(raw) + 1e-4.
+Gaussians gaussians_from(const Variable& mu_and_raw);
+
+/// W2^2 = |mu_q - mu_k|^2 + |sigma_q - sigma_k|^2 of every query and key, as it reads: never
+/// negative, 0 for equal Gaussians. [B, H, n_q, n_k], by way of [B, H, n_q, n_k, d]: for analysis.
+Variable squared_w2_distance(const Gaussians& q, const Gaussians& k);
+
+/// q[B, H, n_q, d], k[B, G, n_k, d], v[B, G, n_k, d_v] -> [B, H, n_q, d_v]. tau[G, 1, 1] > 0: heads
+/// that share keys share the scale of distances. rope_base: of R; without it R is nothing.
+Variable w2_attention(const Gaussians& q, const Gaussians& k, const Variable& v,
+                      const Variable& tau, const AttentionMask& mask,
+                      std::optional<double> rope_base = {}, const AttentionExtras& extras = {});
+/// Its weights, [B, H, n_q, n_k].
+Variable w2_weights(const Gaussians& q, const Gaussians& k, const Variable& tau,
+                    const AttentionMask& mask, std::optional<double> rope_base = {},
+                    const AttentionExtras& extras = {});
+
+Variable w2_overlap_attention(const Gaussians& q, const Gaussians& k, const Variable& v,
+                              const AttentionMask& mask, std::optional<double> rope_base = {},
+                              const AttentionExtras& extras = {});
+Variable w2_overlap_weights(const Gaussians& q, const Gaussians& k, const AttentionMask& mask,
+                            std::optional<double> rope_base = {},
+                            const AttentionExtras& extras = {});
+
+class W2Options : public AttentionOptions {
+ public:
+  std::optional<double> tau;  // initial; null: 2 sqrt(head dimension), the usual scale of products
+  bool learn_tau = true;
+
+  void describe(Schema& schema) override;
+  std::shared_ptr<Attention> build(const AttentionContext& context) const override;
+};
+
+class W2OverlapOptions : public AttentionOptions {
+ public:
+  void describe(Schema&) override {}
+  std::shared_ptr<Attention> build(const AttentionContext& context) const override;
+};
+
+}  // namespace mobius

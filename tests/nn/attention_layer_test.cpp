@@ -1,0 +1,185 @@
+// Every attention variant as a layer: parameters, positions, heads, dropout, diagnostics.
+#include <gtest/gtest.h>
+
+#include "layer_testing.h"
+#include "nn/attention/conformal.h"
+#include "nn/attention/performer.h"
+#include "nn/attention/softmax.h"
+#include "nn/attention/w2.h"
+#include "nn_testing.h"
+
+namespace mobius {
+namespace {
+
+using testing::causal;
+using testing::expect_error;
+using testing::layer_context;
+using testing::normal;
+using testing::parameter_of;
+
+std::shared_ptr<Attention> build(const std::string& kind, const AttentionContext& context) {
+  return builtin_attentions().choose(kind)->build(context);
+}
+
+bool takes_distances(const std::string& kind) {
+  return kind != "conformal" && kind != "linear" && kind != "performer";
+}
+
+bool forms_weights(const std::string& kind) { return kind != "linear" && kind != "performer"; }
+
+class AttentionLayer : public ::testing::TestWithParam<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionLayer, ::testing::ValuesIn(builtin_attentions().names()),
+                         [](const auto& one) { return one.param; });
+
+TEST_P(AttentionLayer, GradientsOfEveryParameterAgreeWithDifferences) {
+  std::vector<Positions> all = {Positions::none, Positions::rope};
+  if (takes_distances(GetParam())) {
+    all.push_back(Positions::alibi);
+    all.push_back(Positions::relative);
+  }
+  for (const Positions positions : all)
+    for (const std::int64_t n_kv_heads : {1, 2}) {
+      AttentionContext context = layer_context(positions == Positions::rope ? 8 : 6, 2, positions);
+      context.n_kv_heads = n_kv_heads;
+      const auto layer = build(GetParam(), context);
+      if (positions == Positions::relative)
+        parameter_of(*layer, "relative").mutable_data().copy_from(normal({7}, 5));
+      const Variable x(normal({2, 5, context.d_model}, 4));
+      testing::expect_parameter_gradients(
+          *layer, [&] { return sum(square(layer->forward(x, causal(), {}))); });
+    }
+}
+
+TEST_P(AttentionLayer, SharedKeyHeadsEqualEqualKeyHeads) {
+  AttentionContext context = layer_context(12, 4);
+  const auto whole = build(GetParam(), context);
+  context.n_kv_heads = 2;
+  const auto shared = build(GetParam(), context);
+  EXPECT_LT(shared->parameter_count(), whole->parameter_count());
+  // Rows of q as they are; each head of k and v twice.
+  for (const std::string name : {"qkv.weight", "qkv.bias"}) {
+    const Tensor& few = parameter_of(*shared, name).data();
+    const std::int64_t d = 3, d_q = (few.size(0) - 2 * d) / 6;
+    std::vector<Tensor> rows{few.slice(0, 0, 4 * d_q)};
+    for (const auto& [begin, width] : {std::pair{4 * d_q, d_q}, std::pair{5 * d_q, d_q},
+                                       std::pair{6 * d_q, d}, std::pair{6 * d_q + d, d}})
+      for (int copy = 0; copy < 2; ++copy) rows.push_back(few.slice(0, begin, begin + width));
+    parameter_of(*whole, name).mutable_data().copy_from(concat(rows, 0));
+  }
+  parameter_of(*shared, "proj.weight")
+      .mutable_data()
+      .copy_from(parameter_of(*whole, "proj.weight").data());
+  const Variable x(normal({2, 6, 12}, 4));
+  EXPECT_LT(testing::distance(shared->forward(x, causal(), {}).data(),
+                              whole->forward(x, causal(), {}).data()),
+            1e-13);
+}
+
+TEST_P(AttentionLayer, RefusesHeadsThatDoNotFit) {
+  expect_error<ConfigError>([&] { build(GetParam(), layer_context(10, 3)); }, "divides");
+  expect_error<ConfigError>([&] { build(GetParam(), layer_context(9, 3, Positions::rope)); },
+                            "even");
+  AttentionContext context = layer_context(12, 4);
+  context.n_kv_heads = 3;
+  expect_error<ConfigError>([&] { build(GetParam(), context); }, "n_kv_heads");
+}
+
+TEST_P(AttentionLayer, RefusesPositionsThatItCannotTell) {
+  for (const auto& [positions, name] :
+       {std::pair{Positions::alibi, "alibi"}, std::pair{Positions::relative, "relative"}}) {
+    const auto attempt = [&, positions = positions] {
+      build(GetParam(), layer_context(8, 2, positions));
+    };
+    if (takes_distances(GetParam()))
+      EXPECT_NO_THROW(attempt());
+    else
+      expect_error<ConfigError>(attempt, name);
+  }
+}
+
+TEST_P(AttentionLayer, DropsWeightsInTrainingAlone) {
+  AttentionContext context = layer_context(8, 2);
+  const auto plain = build(GetParam(), context);
+  context.dropout = 0.4;
+  if (!forms_weights(GetParam())) {
+    expect_error<ConfigError>([&] { build(GetParam(), context); }, "attention_dropout");
+    return;
+  }
+  const auto layer = build(GetParam(), context);
+  const Variable x(normal({2, 6, 8}, 4));
+  const auto run = [&x](Attention& attention, const ForwardContext& step) {
+    return attention.forward(x, causal(), step).data().to_vector<double>();
+  };
+  const ForwardContext step{.training = true, .rng = {1, 2}}, next{.training = true, .rng = {1, 3}};
+  EXPECT_EQ(run(*layer, step), run(*layer, step));
+  EXPECT_NE(run(*layer, step), run(*layer, next));
+  EXPECT_EQ(run(*layer, {.training = false, .rng = {1, 2}}), run(*plain, step));
+  testing::expect_parameter_gradients(
+      *layer, [&] { return sum(square(layer->forward(x, causal(), step))); });
+}
+
+TEST_P(AttentionLayer, AnOrthogonalLayerHasOrthogonalQueriesKeysAndValues) {
+  AttentionContext context = layer_context(8, 2);
+  context.init = Initializer(9, 0.02, /*orthogonal=*/true, DType::f64, {});
+  const Tensor qkv = parameter_of(*build(GetParam(), context), "qkv.weight").data();
+  const std::int64_t d_q = (qkv.size(0) - 8) / 2;
+  for (const auto& [begin, end] : {std::pair{std::int64_t{0}, d_q}, std::pair{d_q, 2 * d_q},
+                                   std::pair{2 * d_q, 2 * d_q + 8}}) {
+    const Tensor part = qkv.slice(0, begin, end).contiguous();
+    // Orthonormal columns: 8 inputs, at least as many outputs.
+    Tensor gram = matmul(part.transpose(0, 1), part);
+    for (std::int64_t i = 0; i < 8; ++i) {
+      const Tensor one = gram.slice(0, i, i + 1).slice(1, i, i + 1);
+      one.data<double>()[0] -= 1;
+    }
+    EXPECT_LT(sum_of_squares(gram), 1e-24);
+  }
+}
+
+// Queries of length 0 weigh all keys alike, but for alibi and the like.
+TEST_P(AttentionLayer, TellsTheEntropyOfItsWeightsWhenAsked) {
+  const auto layer = build(GetParam(), layer_context(8, 2));
+  EXPECT_TRUE(layer->diagnostics().entropy.empty());
+  Variable weight = parameter_of(*layer, "qkv.weight");
+  weight.mutable_data().fill(0);
+  const std::int64_t n = 5;
+  const Variable x(normal({2, n, 8}, 4));
+  layer->forward(x, causal(), {});
+  EXPECT_TRUE(layer->diagnostics().entropy.empty()) << "not asked for";
+  layer->forward(x, causal(), {.diagnose = true});
+  double expected = 0;
+  for (std::int64_t i = 0; i < n; ++i)
+    expected += std::log(static_cast<double>(i + 1)) / static_cast<double>(n);
+  const std::vector<double> entropy = layer->diagnostics().entropy;
+  ASSERT_EQ(entropy.size(), 2u);
+  const bool selects = GetParam() == "sparse";  // a window of 64, all of them
+  for (const double of_head : entropy) EXPECT_NEAR(of_head, expected, 1e-12) << selects;
+}
+
+TEST(AttentionDiagnostics, TellAlphaAndTau) {
+  ConformalOptions conformal;
+  conformal.alpha = 3;
+  for (const double alpha : conformal.build(layer_context(8, 2))->diagnostics().alpha)
+    EXPECT_NEAR(alpha, 3, 1e-12);
+  const AttentionDiagnostics w2 = W2Options().build(layer_context(8, 2))->diagnostics();
+  ASSERT_EQ(w2.tau.size(), 2u);
+  for (const double tau : w2.tau) EXPECT_NEAR(tau, 2 * std::sqrt(4.0), 1e-12);
+  EXPECT_TRUE(w2.alpha.empty());
+  EXPECT_TRUE(SoftmaxOptions().build(layer_context(8, 2))->diagnostics().tau.empty());
+}
+
+TEST(AttentionDiagnostics, EntropyIsOfWeightsDividedByTheirSum) {
+  const Tensor weights =
+      Tensor::from(std::vector<double>{2, 2, 0, 0, 0, 0, 0, 5, 0, 1, 1, 2}, {1, 2, 2, 3});
+  const std::vector<double> entropy = mean_entropy(weights);
+  EXPECT_NEAR(entropy[0], std::log(2), 1e-15);  // the second query has no weights
+  EXPECT_NEAR(entropy[1], (0 + 1.5 * std::log(2)) / 2, 1e-15);
+}
+
+TEST(ConformalLayer, NeedsTwoDimensions) {
+  expect_error<ConfigError>([] { build("conformal", layer_context(3, 3)); }, "at least 2");
+}
+
+}  // namespace
+}  // namespace mobius

@@ -1,0 +1,119 @@
+// Softmax attention, its naive form and its sparse forms.
+#include "attention_variants.h"
+#include "nn_testing.h"
+
+namespace mobius {
+namespace {
+
+using testing::causal;
+using testing::distance;
+using testing::expect_error;
+using testing::normal;
+
+TEST(Softmax, IsTheUsualFormulaAndTakesAScale) {
+  const Tensor in_q = normal({1, 1, 1, 3}, 1), in_k = normal({1, 1, 2, 3}, 2),
+               in_v = normal({1, 1, 2, 1}, 3);
+  const std::vector<double> q = in_q.to_vector<double>(), k = in_k.to_vector<double>(),
+                            v = in_v.to_vector<double>();
+  double scores[2] = {};
+  for (std::size_t j = 0; j < 2; ++j)
+    for (std::size_t t = 0; t < 3; ++t) scores[j] += q[t] * k[3 * j + t];
+  const auto expected = [&](double scale) {
+    const double a = std::exp(scale * scores[0]), b = std::exp(scale * scores[1]);
+    return (a * v[0] + b * v[1]) / (a + b);
+  };
+  const auto got = [&](std::optional<double> scale) {
+    return softmax_attention(Variable(in_q), Variable(in_k), Variable(in_v), {}, scale).item();
+  };
+  EXPECT_NEAR(got({}), expected(1 / std::sqrt(3.0)), 1e-14);
+  EXPECT_NEAR(got(0.3), expected(0.3), 1e-14);
+}
+
+TEST(SoftmaxNaive, OverflowsWhereSoftmaxDoesNot) {
+  const Variable q(Tensor::full({1, 1, 1, 1}, 100)), k(Tensor::ones({1, 1, 2, 1})),
+      v(Tensor::ones({1, 1, 2, 1}));
+  EXPECT_EQ(softmax_attention(q, k, v, {}).item(), 1);
+  EXPECT_TRUE(std::isnan(softmax_naive_attention(q, k, v, {}).item()));
+}
+
+TEST(SoftmaxNaive, EqualsSoftmaxWhereItDoesNotOverflow) {
+  const Variable q(normal({2, 2, 5, 4}, 1)), k(normal({2, 2, 7, 4}, 2)), v(normal({2, 2, 7, 3}, 3));
+  EXPECT_LT(distance(softmax_naive_attention(q, k, v, causal()).data(),
+                     softmax_attention(q, k, v, causal()).data()),
+            1e-14);
+}
+
+struct Pairs {
+  std::int64_t n_q, n_k;
+  std::vector<std::uint8_t> allowed;
+  bool at(std::int64_t i, std::int64_t j) const {
+    return allowed[static_cast<std::size_t>(i * n_k + j)] != 0;
+  }
+};
+
+Pairs allowed_pairs(const Tensor& q, const Tensor& k, const SparseSelection& selection,
+                    const AttentionMask& mask) {
+  return {q.size(2), k.size(2), sparse_allowed(q, k, selection, mask).to_vector<std::uint8_t>()};
+}
+
+TEST(Sparse, PatternsAreByDistanceFromTheQuerysPosition) {
+  const Tensor q = normal({1, 1, 9, 4}, 1), k = normal({1, 1, 13, 4}, 2);
+  for (const bool is_causal : {false, true}) {
+    const AttentionMask mask{.causal = is_causal};
+    const Pairs local = allowed_pairs(q, k, {.pattern = SparsePattern::local, .window = 3}, mask);
+    const Pairs strided = allowed_pairs(
+        q, k, {.pattern = SparsePattern::strided, .window = 2, .stride = 4, .n_global = 2}, mask);
+    for (std::int64_t i = 0; i < 9; ++i)
+      for (std::int64_t j = 0; j < 13; ++j) {
+        const std::int64_t distance = i + 4 - j;
+        const bool sees = !is_causal || distance >= 0;
+        EXPECT_EQ(local.at(i, j), sees && std::abs(distance) < 3);
+        EXPECT_EQ(strided.at(i, j), sees && (std::abs(distance) < 2 || distance % 4 == 0 || j < 2));
+      }
+  }
+}
+
+TEST(Sparse, TopkTakesTheLargestScoresAndOfEqualOnesTheFirst) {
+  const Tensor q = Tensor::ones({1, 1, 1, 1});
+  const Tensor k = Tensor::from(std::vector<float>{1, 5, 3, 5, 3, 3}, {1, 1, 6, 1});
+  const auto allowed = [&](std::int64_t topk) {
+    return sparse_allowed(q, k, {.pattern = SparsePattern::topk, .topk = topk}, {})
+        .to_vector<std::uint8_t>();
+  };
+  EXPECT_EQ(allowed(1), (std::vector<std::uint8_t>{0, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(allowed(4), (std::vector<std::uint8_t>{0, 1, 1, 1, 1, 0}));
+  EXPECT_EQ(allowed(9), (std::vector<std::uint8_t>{1, 1, 1, 1, 1, 1}));
+  // The fused form breaks ties the same way.
+  const Variable v(Tensor::from(std::vector<float>{1, 2, 4, 8, 16, 32}, {1, 1, 6, 1}));
+  for (const std::int64_t topk : {1, 2, 3, 4, 5}) {
+    const SparseSelection selection{.pattern = SparsePattern::topk, .topk = topk};
+    const Tensor fused = sparse_attention(Variable(q), Variable(k), v, selection, {}).data();
+    const Tensor expected =
+        apply_weights(sparse_weights(Variable(q), Variable(k), selection, {}), v).data();
+    EXPECT_NEAR(fused.item(), expected.item(), 1e-5) << topk;
+  }
+}
+
+TEST(Sparse, TopkOfAllKeysIsSoftmax) {
+  const Variable q(normal({1, 2, 5, 4}, 1)), k(normal({1, 2, 8, 4}, 2)), v(normal({1, 2, 8, 3}, 3));
+  EXPECT_LT(
+      distance(
+          sparse_attention(q, k, v, {.pattern = SparsePattern::topk, .topk = 8}, causal()).data(),
+          softmax_attention(q, k, v, causal()).data()),
+      1e-14);
+}
+
+TEST(Sparse, RefusesWhatSelectsNothing) {
+  const Variable x(normal({1, 1, 2, 2}, 1));
+  const auto attend = [&](const SparseSelection& selection, const AttentionMask& mask = {}) {
+    return [&x, selection, mask] { sparse_attention(x, x, x, selection, mask); };
+  };
+  expect_error<ConfigError>(attend({.window = 0}), "window");
+  expect_error<ConfigError>(attend({.stride = 0}), "stride");
+  expect_error<ConfigError>(attend({.n_global = -1}), "n_global");
+  expect_error<ConfigError>(attend({.topk = 0}), "topk");
+  expect_error<Error>(attend({}, {.window = 2}), "window of its own");
+}
+
+}  // namespace
+}  // namespace mobius
