@@ -16,82 +16,45 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// Each base makes some of the keys count: a key may count in any of them.
+// Keys that count only beside certain values of others: each is to count in one of these.
 struct Base {
   const char* name;
-  const char* yaml;
+  std::vector<std::string> settings;
 };
 
-const Base kBases[] = {{"rope, cosine, dropout", R"(
+constexpr const char* kCommon = R"(
 task: {name: mqar, vocab: 32, seq_len: 16, n_pairs: 2, n_test: 16}
-model: {d_model: 16, n_layers: 1, n_heads: 2, dropout: 0.1, positions: rope}
-attention: {kind: softmax, scale: 2.0}
+model: {d_model: 16, n_layers: 1, n_heads: 2}
 optimizer: {lr: 1.0e-02}
-schedule: {kind: cosine, warmup_steps: 2, min_lr_ratio: 0.1}
-train: {max_steps: 6, batch_size: 8, accumulation_steps: 2, threads: 1, log_every: 1,
-        clip_grad_norm: 0.01}
-eval: {every: 2}
-checkpoint: {every: 2, keep_last: 2, keep_best: true, metric: accuracy}
-)"},
-                       {"early stop, sgd, conformal, recall", R"(
-task: {name: recall, vocab: 16, seq_len: 8, n_test: 16}
-model: {d_model: 16, n_layers: 1, n_heads: 2}
-attention: {kind: conformal, weight: custom, s: 2.0, gamma: 0.5}
-optimizer: {name: sgd, lr: 0.1, momentum: 0.5, weight_decay: 0.1}
-train: {max_steps: 6, batch_size: 8, threads: 1, log_every: 1,
-        early_stop: {metric: accuracy, threshold: 0.0}}
-eval: {every: 2}
-)"},
-                       {"mixture, standard weight", R"(
-task: {name: mqar, vocab: 32, n_test: 8,
-       mixture: [{seq_len: 16, n_pairs: 2, weight: 1.0}, {seq_len: 12, n_pairs: 3, weight: 1.0}]}
-model: {d_model: 16, n_layers: 1, n_heads: 2}
-attention: {kind: conformal, weight: newton}
 train: {max_steps: 6, batch_size: 8, threads: 1, log_every: 1}
 eval: {every: 2}
-)"},
-                       {"relative positions, w2", R"(
-task: {name: recall, vocab: 16, seq_len: 16, n_test: 16}
-model: {d_model: 16, n_layers: 1, n_heads: 2, positions: relative, max_distance: 4}
-attention: {kind: w2, tau: 2.0}
-train: {max_steps: 6, batch_size: 8, threads: 1, log_every: 1}
-)"},
-                       {"w2_overlap", R"(
-task: {name: recall, vocab: 16, seq_len: 8, n_test: 16}
-model: {d_model: 16, n_layers: 1, n_heads: 2}
-attention: {kind: w2_overlap}
-train: {max_steps: 2, batch_size: 8, threads: 1, log_every: 1}
-)"},
-                       {"sparse, strided", R"(
-task: {name: recall, vocab: 16, seq_len: 32, n_test: 16}
-model: {d_model: 16, n_layers: 1, n_heads: 2}
-attention: {kind: sparse, pattern: strided, window: 2, stride: 5, n_global: 1, scale: 2.0}
-train: {max_steps: 2, batch_size: 8, threads: 1, log_every: 1}
-)"},
-                       {"sparse, topk", R"(
-task: {name: recall, vocab: 16, seq_len: 32, n_test: 16}
-model: {d_model: 16, n_layers: 1, n_heads: 2}
-attention: {kind: sparse, pattern: topk, topk: 2}
-train: {max_steps: 2, batch_size: 8, threads: 1, log_every: 1}
-)"},
-                       {"performer", R"(
-task: {name: recall, vocab: 16, seq_len: 8, n_test: 16}
-model: {d_model: 16, n_layers: 1, n_heads: 2}
-attention: {kind: performer, n_features: 8, feature_seed: 3}
-train: {max_steps: 2, batch_size: 8, threads: 1, log_every: 1}
-)"},
-                       {"linear", R"(
-task: {name: recall, vocab: 16, seq_len: 8, n_test: 16}
-model: {d_model: 16, n_layers: 1, n_heads: 2}
-attention: {kind: linear}
-train: {max_steps: 2, batch_size: 8, threads: 1, log_every: 1}
-)"},
-                       {"softmax_naive", R"(
-task: {name: recall, vocab: 16, seq_len: 8, n_test: 16}
-model: {d_model: 16, n_layers: 1, n_heads: 2}
-attention: {kind: softmax_naive, scale: 2.0}
-train: {max_steps: 2, batch_size: 8, threads: 1, log_every: 1}
-)"}};
+checkpoint: {every: 2}
+)";
+
+const std::vector<Base> kBases = {
+    {"cosine, dropout, accumulation, rope",
+     {"model={d_model: 16, n_layers: 1, n_heads: 2, dropout: 0.1, positions: rope}",
+      "attention={kind: softmax, scale: 2.0}",
+      "schedule={kind: cosine, warmup_steps: 2, min_lr_ratio: 0.1}", "train.accumulation_steps=2",
+      "train.clip_grad_norm=0.01", "checkpoint.metric=accuracy"}},
+    {"early stop, sgd, recall, a custom kernel",
+     {"task={name: recall, vocab: 16, seq_len: 8, n_test: 16}",
+      "attention={kind: conformal, weight: custom, s: 2.0, gamma: 0.5}",
+      "optimizer={name: sgd, lr: 0.1, momentum: 0.5, weight_decay: 0.1}",
+      "train.early_stop={metric: accuracy, threshold: 0.0}"}},
+    {"mixture, a standard kernel",
+     {"task={name: mqar, vocab: 32, n_test: 8,"
+      " mixture: [{seq_len: 16, n_pairs: 2, weight: 1}, {seq_len: 12, n_pairs: 3, weight: 1}]}",
+      "attention={kind: conformal, weight: newton}"}},
+    {"relative positions", {"model.positions=relative", "model.max_distance=4"}},
+    {"softmax_naive", {"attention.kind=softmax_naive"}},
+    {"linear", {"attention.kind=linear"}},
+    {"performer", {"attention={kind: performer, n_features: 8}"}},
+    {"sparse, strided",
+     {"attention={kind: sparse, pattern: strided, window: 2, stride: 5, n_global: 1}"}},
+    {"sparse, topk", {"attention={kind: sparse, pattern: topk, topk: 3}"}},
+    {"w2", {"attention.kind=w2"}},
+    {"w2_overlap", {"attention.kind=w2_overlap"}}};
 
 Json without_timing(Json object) {
   for (const char* key : {"tokens_per_s", "train_seconds", "step_ms", "peak_bytes"}) {
@@ -101,10 +64,9 @@ Json without_timing(Json object) {
 }
 
 // Trains where the configuration says, below a folder of its own.
-std::string behaviour(const std::string& yaml, const std::vector<std::string>& overrides,
-                      const Registries& known) {
+std::string behaviour(const std::vector<std::string>& settings, const Registries& known) {
   const TemporaryFolder root;
-  const auto config = config_of(yaml, overrides, known);
+  const auto config = config_of(kCommon, settings, known);
   config->output.dir = root / config->output.dir;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> quiet(std::tmpfile(), std::fclose);
   Progress progress(quiet.get());
@@ -130,7 +92,7 @@ std::string behaviour(const std::string& yaml, const std::vector<std::string>& o
 
 // gamma only scales a custom kernel, for all keys alike: it cancels in the kernel whose maximum is
 // 1 and in its mean (docs/MATH.md, section 1).
-const std::set<std::string> kWithoutEffect = {"attention.gamma"};
+const std::set<std::string> kWithoutEffect = {"attention.gamma of conformal"};
 
 // ---- other values for a key
 
@@ -168,28 +130,38 @@ std::vector<std::string> others(const OptionField& field) {
   return {"0.5", "1", "2"};  // null now
 }
 
-void collect(const Schema& schema, const std::string& path,
-             std::map<std::string, std::vector<std::string>>& values) {
+// Of every key, other values; the keys of a kind go by the kind's name, for two may share a key's.
+struct Key {
+  std::string path;
+  std::string name;
+  std::vector<std::string> others;
+};
+
+void collect(const Schema& schema, const std::string& path, std::vector<Key>& keys) {
+  std::string kind;
   for (const OptionEntry* entry : schema.entries()) {
     const std::string key = join_path(path, key_of(*entry));
     if (const auto* field = std::get_if<OptionField>(entry)) {
-      values[key] = others(*field);
+      keys.push_back({key, kind.empty() ? key : key + " of " + kind, others(*field)});
     } else if (const auto* section = std::get_if<OptionSection>(entry)) {
-      collect(section->schema(), key, values);
+      collect(section->schema(), key, keys);
+    } else if (const auto* variant = std::get_if<OptionVariant>(entry)) {
+      kind = variant->current();
     } else if (const auto* list = std::get_if<OptionList>(entry)) {
       for (std::size_t i = 0; i < list->size(); ++i) {
-        collect(*list->element(i), join_path(key, std::to_string(i)), values);
+        collect(*list->element(i), join_path(key, std::to_string(i)), keys);
       }
     }
   }
 }
 
 // Whether some accepted other value of the key changes what the run does.
-bool matters(const Base& base, const std::string& key, const std::vector<std::string>& values,
-             const std::string& before, const Registries& known) {
-  for (const std::string& value : values) {
+bool matters(const Base& base, const Key& key, const std::string& before, const Registries& known) {
+  for (const std::string& value : key.others) {
+    std::vector<std::string> settings = base.settings;
+    settings.push_back(key.path + "=" + value);
     try {
-      if (behaviour(base.yaml, {key + "=" + value}, known) != before) return true;
+      if (behaviour(settings, known) != before) return true;
     } catch (const ConfigError&) {
       // Not a value that fits with the rest of the base.
     }
@@ -199,30 +171,30 @@ bool matters(const Base& base, const std::string& key, const std::vector<std::st
 
 TEST(EveryKey, ChangesWhatARunDoes) {
   const Registries known;
-  std::map<std::string, bool> read;  // by key, without the index of a list's element
+  std::map<std::string, bool> read;
   for (const Base& base : kBases) {
-    const std::string before = behaviour(base.yaml, {}, known);
-    ASSERT_EQ(behaviour(base.yaml, {}, known), before) << base.name << ": not reproducible";
-    const auto config = config_of(base.yaml, {}, known);
-    std::map<std::string, std::vector<std::string>> values;
-    collect(*describe(*config), "", values);
-    for (const auto& [key, candidates] : values) {
-      bool& is_read = read[key];
-      is_read = is_read || matters(base, key, candidates, before, known);
+    const std::string before = behaviour(base.settings, known);
+    ASSERT_EQ(behaviour(base.settings, known), before) << base.name << ": not reproducible";
+    const auto config = config_of(kCommon, base.settings, known);
+    std::vector<Key> keys;
+    collect(*describe(*config), "", keys);
+    for (const Key& key : keys) {
+      bool& is_read = read[key.name];
+      is_read = is_read || matters(base, key, before, known);
     }
   }
-  for (const auto& [key, is_read] : read) {
-    EXPECT_NE(is_read, kWithoutEffect.contains(key)) << key << " changes nothing";
+  for (const auto& [name, is_read] : read) {
+    EXPECT_NE(is_read, kWithoutEffect.contains(name)) << name << " changes nothing";
   }
   EXPECT_GT(read.size(), 50u);
 }
 
-// The bases above cover every kind there is; a new kind needs one too.
+// A new kind needs a base above.
 TEST(EveryKey, IsCoveredForEveryKind) {
   const Registries known;
   std::set<std::string> covered;
   for (const Base& base : kBases) {
-    const auto config = config_of(base.yaml, {}, known);
+    const auto config = config_of(kCommon, base.settings, known);
     covered.insert({config->task.name, config->attention.name, config->optimizer.name});
   }
   for (const auto& names :
