@@ -37,6 +37,8 @@ void orthonormalize(std::vector<double>& matrix, std::size_t n, std::size_t leng
 
 }  // namespace
 
+double inverse_softplus(double y) { return y + std::log(-std::expm1(-y)); }
+
 Tensor random_orthogonal(std::int64_t rows, std::int64_t cols, RngKey key, DType dtype,
                          Device device) {
   const std::int64_t n = std::min(rows, cols), length = std::max(rows, cols);

@@ -46,6 +46,9 @@ class Initializer {
   std::string path_;
 };
 
+/// The x with softplus(x) = y, y > 0: the initial value behind a positive parameter.
+double inverse_softplus(double y);
+
 /// A matrix [rows, cols] with orthonormal rows or columns, whichever are fewer, uniformly
 /// distributed: the orthogonal factor of a Gaussian matrix.
 Tensor random_orthogonal(std::int64_t rows, std::int64_t cols, RngKey key, DType dtype,

@@ -83,9 +83,7 @@ class ConformalAttention final : public MultiHeadAttention {
         normalize_(options.normalize) {
     if (!(options.alpha > 0))
       throw ConfigError("conformal: expected alpha > 0, got {}", options.alpha);
-    // softplus(raw_alpha) = alpha
-    const double raw = options.alpha + std::log(-std::expm1(-options.alpha));
-    const Tensor initial = context.init.full({n_heads()}, raw);
+    const Tensor initial = context.init.full({n_heads()}, inverse_softplus(options.alpha));
     raw_alpha_ = options.learn_alpha ? register_parameter("raw_alpha", initial)
                                      : Variable(register_buffer("raw_alpha", initial));
   }

@@ -8,16 +8,6 @@ namespace mobius {
 
 namespace {
 
-AttentionCall softmax_call(const Variable& q, const Variable& k, const Variable& v,
-                           const AttentionMask& mask, std::optional<double> scale,
-                           const AttentionExtras& extras) {
-  return {.spec = {.scale = dot_scale(q.size(-1), scale),
-                   .mask = mask,
-                   .dropout = extras.dropout,
-                   .dropout_key = extras.dropout_key},
-          .inputs = {.q = q, .k = k, .v = v, .distance_bias = extras.distance_bias}};
-}
-
 class SoftmaxAttention final : public MultiHeadAttention {
  public:
   SoftmaxAttention(const AttentionContext& context, std::optional<double> scale)
@@ -37,8 +27,14 @@ class SoftmaxAttention final : public MultiHeadAttention {
 
 }  // namespace
 
-double dot_scale(std::int64_t d, std::optional<double> scale) {
-  return scale.value_or(1 / std::sqrt(static_cast<double>(d)));
+AttentionCall softmax_call(const Variable& q, const Variable& k, const Variable& v,
+                           const AttentionMask& mask, std::optional<double> scale,
+                           const AttentionExtras& extras) {
+  return {.spec = {.scale = scale.value_or(1 / std::sqrt(static_cast<double>(q.size(-1)))),
+                   .mask = mask,
+                   .dropout = extras.dropout,
+                   .dropout_key = extras.dropout_key},
+          .inputs = {.q = q, .k = k, .v = v, .distance_bias = extras.distance_bias}};
 }
 
 Variable softmax_attention(const Variable& q, const Variable& k, const Variable& v,

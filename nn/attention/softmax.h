@@ -21,8 +21,10 @@ Variable softmax_attention(const Variable& q, const Variable& k, const Variable&
 Variable softmax_weights(const Variable& q, const Variable& k, const AttentionMask& mask,
                          std::optional<double> scale = {}, const AttentionExtras& extras = {});
 
-/// The scale of dot products in dimension d, unless another is given: 1 / sqrt(d).
-double dot_scale(std::int64_t d, std::optional<double> scale = {});
+/// Softmax attention made ready, for its relatives.
+AttentionCall softmax_call(const Variable& q, const Variable& k, const Variable& v,
+                           const AttentionMask& mask, std::optional<double> scale,
+                           const AttentionExtras& extras);
 
 class SoftmaxOptions : public AttentionOptions {
  public:

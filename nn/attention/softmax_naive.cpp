@@ -33,12 +33,9 @@ Tensor is_blind(const Tensor& allowed, DType dtype) {
 
 Variable softmax_naive_weights(const Variable& q, const Variable& k, const AttentionMask& mask,
                                std::optional<double> scale, const AttentionExtras& extras) {
-  // The unnormalised weights, as they are.
-  const Variable w = attention_weights(
-      {.spec = {.normalizer = WeightNormalizer::none,
-                .scale = dot_scale(q.size(-1), scale),
-                .mask = mask},
-       .inputs = {.q = q, .k = k, .v = {}, .distance_bias = extras.distance_bias}});
+  AttentionCall call = softmax_call(q, k, {}, mask, scale, extras);
+  call.spec.normalizer = WeightNormalizer::none;
+  const Variable w = attention_weights(call);
   const Tensor allowed = materialize_mask(mask, q.size(-2), k.size(-2), q.device());
   return w / (sum(w, {-1}, /*keepdim=*/true) + Variable(is_blind(allowed, q.dtype())));
 }

@@ -22,16 +22,6 @@ AttentionMask pattern_mask(const SparseSelection& selection, AttentionMask mask)
   return mask;
 }
 
-AttentionCall sparse_call(const Variable& q, const Variable& k, const Variable& v,
-                          const AttentionMask& mask, std::optional<double> scale,
-                          const AttentionExtras& extras) {
-  return {.spec = {.scale = dot_scale(q.size(-1), scale),
-                   .mask = mask,
-                   .dropout = extras.dropout,
-                   .dropout_key = extras.dropout_key},
-          .inputs = {.q = q, .k = k, .v = v, .distance_bias = extras.distance_bias}};
-}
-
 // Keeps the topk largest scores of those allowed; ties: the smaller j.
 void keep_largest(std::span<const double> scores, std::int64_t topk,
                   std::span<std::uint8_t> allowed) {
@@ -77,7 +67,7 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
                           const SparseSelection& selection, const AttentionMask& mask,
                           std::optional<double> scale, const AttentionExtras& extras) {
   selection.validate();
-  AttentionCall call = sparse_call(q, k, v, pattern_mask(selection, mask), scale, extras);
+  AttentionCall call = softmax_call(q, k, v, pattern_mask(selection, mask), scale, extras);
   if (selection.pattern == SparsePattern::topk) {
     AttentionInputs inputs;
     inputs.q = q.data();
@@ -92,7 +82,7 @@ Variable sparse_weights(const Variable& q, const Variable& k, const SparseSelect
                         const AttentionMask& mask, std::optional<double> scale,
                         const AttentionExtras& extras) {
   const AttentionMask allowed{.mask = sparse_allowed(q.data(), k.data(), selection, mask, scale)};
-  return attention_weights(sparse_call(q, k, {}, allowed, scale, extras));
+  return attention_weights(softmax_call(q, k, {}, allowed, scale, extras));
 }
 
 Tensor sparse_allowed(const Tensor& q, const Tensor& k, const SparseSelection& selection,
@@ -104,9 +94,10 @@ Tensor sparse_allowed(const Tensor& q, const Tensor& k, const SparseSelection& s
       materialize_mask(pattern_mask(selection, mask), n_q, n_k, q.device()).expand(pairs);
   if (selection.pattern != SparsePattern::topk) return seen.contiguous();
 
+  // Only the order counts, which the usual scale, positive, leaves as it is.
+  const Tensor queries = mobius::scale(q, scale.value_or(1));
   const Tensor keys = for_every_head(Variable(k), n_heads).data().transpose(-1, -2);
-  const std::vector<double> scores =
-      mobius::scale(matmul(q, keys), dot_scale(q.size(-1), scale)).to_vector<double>();
+  const std::vector<double> scores = matmul(queries, keys).to_vector<double>();
   std::vector<std::uint8_t> allowed = seen.to_vector<std::uint8_t>();
   const auto width = static_cast<std::size_t>(n_k);
   for (std::size_t first = 0; first < scores.size(); first += width)

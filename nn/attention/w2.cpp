@@ -76,8 +76,7 @@ class W2Attention final : public GaussianAttention {
       : GaussianAttention(context) {
     const double tau = options.tau.value_or(2 * std::sqrt(static_cast<double>(head_dim())));
     if (!(tau > 0)) throw ConfigError("w2: expected tau > 0, got {}", tau);
-    // softplus(raw_tau) = tau
-    const Tensor initial = context.init.full({n_kv_heads()}, tau + std::log(-std::expm1(-tau)));
+    const Tensor initial = context.init.full({n_kv_heads()}, inverse_softplus(tau));
     raw_tau_ = options.learn_tau ? register_parameter("raw_tau", initial)
                                  : Variable(register_buffer("raw_tau", initial));
   }

@@ -91,15 +91,24 @@ TEST_P(AttentionVariant, AQuerySeesAsManyEarlierKeysAsThereAre) {
   EXPECT_LT(std::sqrt(sum_of_squares(sub(run(last, causal()), expected))), 1e-13);
 }
 
+// Bit for bit, across the blocks of the kernels.
 TEST_P(AttentionVariant, CausalOutputsDoNotSeeLaterKeys) {
-  const Inputs in = inputs_of(7, 7, 4, 3, 1, DType::f32);
-  const std::vector<float> before = run(in, causal()).slice(2, 0, 5).to_vector<float>();
-  in.k.slice(2, 5, 7).fill(9);
-  in.v.slice(2, 5, 7).fill(-9);
-  in.q.slice(2, 5, 7).fill(3);
-  EXPECT_EQ(run(in, causal()).slice(2, 0, 5).to_vector<float>(), before);
-  in.v.slice(2, 4, 5).fill(-9);
-  EXPECT_NE(run(in, causal()).slice(2, 0, 5).to_vector<float>(), before);
+  for (const std::int64_t n : {7, 200})
+    for (const std::int64_t t : {n / 2, n - 2}) {
+      const Inputs in = inputs_of(n, n, 4, 3, 1, DType::f32);
+      const auto first = [&](std::int64_t end) {
+        return run(in, causal()).slice(2, 0, end).to_vector<float>();
+      };
+      const std::vector<float> before = first(t), with_t = first(t + 1);
+      in.k.slice(2, t + 1, n).fill(9);
+      in.v.slice(2, t + 1, n).fill(-9);
+      in.q.slice(2, t + 1, n).fill(3);
+      EXPECT_EQ(first(t + 1), with_t);
+      in.q.slice(2, t, t + 1).fill(5);
+      in.v.slice(2, t, t + 1).fill(-9);
+      EXPECT_EQ(first(t), before);
+      EXPECT_NE(first(t + 1), with_t);
+    }
 }
 
 TEST_P(UnplacedVariant, ABooleanMaskEqualsLeavingTheKeysOut) {

@@ -72,5 +72,23 @@ TEST(Initializer, OrthogonalMatricesAreSpreadEvenly) {
   EXPECT_NEAR(square, 0.2, 6 * std::sqrt(0.07 / n));
 }
 
+TEST(Initializer, StackedMatricesAreOrthogonalEach) {
+  const Initializer orthogonal(5, 0.02, /*orthogonal=*/true, DType::f64, {});
+  const Tensor stacked = orthogonal.stacked("weight", {6, 12, 3}, 6);
+  EXPECT_EQ(stacked.shape(), (Shape{21, 6}));
+  for (const auto& [begin, end] : {std::pair<std::int64_t, std::int64_t>{0, 6}, {6, 18}, {18, 21}})
+    EXPECT_LT(distance_from_orthonormal(stacked.slice(0, begin, end).contiguous()), 1e-13);
+  // Normal values of parts are those of the whole.
+  EXPECT_EQ(normal_init(1).stacked("weight", {2, 3}, 4).to_vector<float>(),
+            normal_init(1).matrix("weight", 5, 4).to_vector<float>());
+}
+
+TEST(InverseSoftplus, Inverts) {
+  for (const double y : {1e-12, 1e-3, 1.0, 30.0, 1e4})
+    EXPECT_NEAR(
+        std::max(inverse_softplus(y), 0.0) + std::log1p(std::exp(-std::abs(inverse_softplus(y)))),
+        y, 1e-12 * y);
+}
+
 }  // namespace
 }  // namespace mobius

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "nn/attention/conformal.h"
-#include "nn/attention/softmax.h"
+#include "nn/attention/sparse.h"
 #include "nn_testing.h"
 
 namespace mobius {
@@ -144,16 +144,24 @@ TEST(LanguageModel, AnOrthogonalModelHasOrthogonalMatrices) {
   }
 }
 
-TEST(LanguageModel, ATokenChangesNothingBeforeIt) {
-  std::vector<std::unique_ptr<AttentionOptions>> attentions;
-  attentions.push_back(std::make_unique<SoftmaxOptions>());
+std::vector<std::unique_ptr<AttentionOptions>> attentions_to_try() {
+  std::vector<std::unique_ptr<AttentionOptions>> all;
+  const Registry<AttentionOptions> registry = builtin_attentions();
+  for (const std::string& kind : registry.names()) all.push_back(registry.choose(kind).options);
   for (const ConformalNormalize normalize :
-       {ConformalNormalize::none, ConformalNormalize::analytic, ConformalNormalize::empirical}) {
+       {ConformalNormalize::none, ConformalNormalize::empirical}) {
     auto options = std::make_unique<ConformalOptions>();
     options->normalize = normalize;
-    attentions.push_back(std::move(options));
+    all.push_back(std::move(options));
   }
-  for (const auto& attention : attentions) {
+  auto topk = std::make_unique<SparseOptions>();
+  topk->selection = {.pattern = SparsePattern::topk, .topk = 2};
+  all.push_back(std::move(topk));
+  return all;
+}
+
+TEST(LanguageModel, ATokenChangesNothingBeforeIt) {
+  for (const auto& attention : attentions_to_try()) {
     const LanguageModel lm(small_model(), *attention, 7, 5, 3);
     const auto logits_before = [&](const Tensor& input, std::int64_t end) {
       return lm.logits(input, {}).data().slice(1, 0, end).to_vector<float>();
@@ -294,6 +302,13 @@ TEST(LanguageModel, RefusesOptionsAndInputsThatDoNotFit) {
                               m.positions = Positions::rope;
                             }),
                             "must be even");
+  expect_error<ConfigError>(build([](ModelOptions& m) { m.n_kv_heads = 3; }), "n_kv_heads");
+  expect_error<ConfigError>(build([](ModelOptions& m) { m.attention_dropout = 1; }), "dropout");
+  expect_error<ConfigError>(build([](ModelOptions& m) {
+                              m.positions = Positions::relative;
+                              m.max_distance = 0;
+                            }),
+                            "max_distance");
   expect_error<ConfigError>(build([](ModelOptions& m) { m.n_layers = 0; }), "n_layers");
   expect_error<ConfigError>(build([](ModelOptions& m) { m.dropout = 1; }), "dropout");
   EXPECT_THROW(LanguageModel(small_model(), SoftmaxOptions(), 0, 5, 3), ConfigError);
