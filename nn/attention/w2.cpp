@@ -15,7 +15,11 @@ Variable rotated(const Variable& x, std::optional<double> rope_base) {
   return rope_base ? rope(x, *rope_base) : x;
 }
 
-Variable sum_over_last(const Variable& x, bool keepdim = false) { return sum(x, {-1}, keepdim); }
+// |x|^2 over the last dimension, kept: one pass each way.
+Variable squared_length(const Variable& x) { return square(norm(x)); }
+
+// [B, G, n, 1] -> [B, G, n].
+Variable per_key(const Variable& x) { return reshape(x, {x.size(0), x.size(1), x.size(2)}); }
 
 AttentionCall biased_call(const Variable& q, const Variable& k, const Variable& v,
                           const Variable& key_bias, const AttentionMask& mask,
@@ -41,9 +45,8 @@ AttentionCall w2_call(const Gaussians& q, const Gaussians& k, const Variable& v,
   const Variable sharpness = reciprocal(affine(tau, 1, tau_eps));  // [G, 1, 1]
   const Variable x_q = point(q) * scale(for_query_heads(sharpness, q.mu.size(1)), 2);
   const Variable x_k = point(k);
-  const Variable key_bias = neg(sum_over_last(square(x_k), /*keepdim=*/true) * sharpness);
-  return biased_call(x_q, x_k, v, reshape(key_bias, {x_k.size(0), x_k.size(1), x_k.size(2)}), mask,
-                     extras);
+  const Variable key_bias = squared_length(x_k) * neg(sharpness);
+  return biased_call(x_q, x_k, v, per_key(key_bias), mask, extras);
 }
 
 AttentionCall w2_overlap_call(const Gaussians& q, const Gaussians& k, const Variable& v,
@@ -51,8 +54,9 @@ AttentionCall w2_overlap_call(const Gaussians& q, const Gaussians& k, const Vari
                               const AttentionExtras& extras) {
   const auto point = [&](const Gaussians& g) { return rotated(g.mu * rsqrt(g.sigma), rope_base); };
   const Variable m_k = point(k);
-  const Variable key_bias = scale(sum_over_last(square(m_k) + log(k.sigma)), -0.5);
-  return biased_call(point(q), m_k, v, key_bias, mask, extras);
+  const Variable log_volume = sum(log(k.sigma), {-1}, /*keepdim=*/true);
+  const Variable key_bias = scale(squared_length(m_k) + log_volume, -0.5);
+  return biased_call(point(q), m_k, v, per_key(key_bias), mask, extras);
 }
 
 // What both layers share: Gaussians in place of queries and keys.
@@ -129,9 +133,9 @@ Gaussians gaussians_from(const Variable& mu_and_raw) {
 Variable squared_w2_distance(const Gaussians& q, const Gaussians& k) {
   const auto squared_differences = [&](const Variable& a, const Variable& b) {
     const Variable keys = for_every_head(b, a.size(1));
-    return sum_over_last(
-        square(reshape(a, {a.size(0), a.size(1), a.size(2), 1, a.size(3)}) -
-               reshape(keys, {keys.size(0), keys.size(1), 1, keys.size(2), keys.size(3)})));
+    return sum(square(reshape(a, {a.size(0), a.size(1), a.size(2), 1, a.size(3)}) -
+                      reshape(keys, {keys.size(0), keys.size(1), 1, keys.size(2), keys.size(3)})),
+               {-1});
   };
   return squared_differences(q.mu, k.mu) + squared_differences(q.sigma, k.sigma);
 }
