@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,8 @@ struct Variant {
   bool sees_distance = false;  // positions change the weights
   bool overflows = false;      // on purpose
 };
+
+inline void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
 
 inline std::string name_of(const ::testing::TestParamInfo<Variant>& info) {
   return info.param.name;
