@@ -224,35 +224,45 @@ std::vector<Sizes> sizes_to_try() {
   return all;
 }
 
+// Both forms of a variant: outputs and gradients of every input agree.
+void expect_equal_forms(const Variant& variant, const Sizes& s, const AttentionMask& mask) {
+  const std::vector<Variable> in = {
+      Variable(normal({s.batch, s.heads, s.n_q, s.d}, 1), true),
+      Variable(normal({s.batch, s.groups, s.n_k, s.d}, 2), true),
+      Variable(normal({s.batch, s.groups, s.n_k, s.d_v}, 3), true),
+      Variable(random_uniform({s.heads, 1, 1}, 0.5, 1.5, {20, 4}, DType::f64), true)};
+  const Tensor cotangent = normal({s.batch, s.heads, s.n_q, s.d_v}, 5);
+  const auto results = [&](const Variable& out) {
+    backward(out, cotangent);
+    std::vector<Tensor> tensors{out.data()};
+    for (Variable x : in) {
+      tensors.push_back(x.grad().clone());
+      x.zero_grad();
+    }
+    return tensors;
+  };
+  const std::vector<Tensor> fused = results(variant.attend(in[0], in[1], in[2], in[3], mask));
+  const std::vector<Tensor> composed =
+      results(apply_weights(variant.weights(in[0], in[1], in[3], mask), in[2]));
+  for (std::size_t i = 0; i < fused.size(); ++i)
+    EXPECT_LT(testing::distance(fused[i], composed[i]), 1e-10)
+        << "tensor " << i << ", causal " << mask.causal << ", n_q " << s.n_q << ", n_k " << s.n_k
+        << ", d " << s.d << ", heads " << s.heads << " / " << s.groups;
+}
+
 TEST_P(AttentionVariant, TheFusedFormEqualsTheExplicitOne) {
   for (const Sizes& s : sizes_to_try())
-    for (const bool is_causal : {true, false}) {
-      const AttentionMask mask{.causal = is_causal};
-      const std::vector<Variable> in = {
-          Variable(normal({s.batch, s.heads, s.n_q, s.d}, 1), true),
-          Variable(normal({s.batch, s.groups, s.n_k, s.d}, 2), true),
-          Variable(normal({s.batch, s.groups, s.n_k, s.d_v}, 3), true),
-          Variable(random_uniform({s.heads, 1, 1}, 0.5, 1.5, {20, 4}, DType::f64), true)};
-      const Tensor cotangent = normal({s.batch, s.heads, s.n_q, s.d_v}, 5);
-      const auto results = [&](const Variable& out) {
-        backward(out, cotangent);
-        std::vector<Tensor> tensors{out.data()};
-        for (Variable x : in) {
-          tensors.push_back(x.grad().clone());
-          x.zero_grad();
-        }
-        return tensors;
-      };
-      const std::vector<Tensor> fused =
-          results(GetParam().attend(in[0], in[1], in[2], in[3], mask));
-      const std::vector<Tensor> composed =
-          results(apply_weights(GetParam().weights(in[0], in[1], in[3], mask), in[2]));
-      // With one key, gradients in q are what rounding leaves of terms that cancel.
-      for (std::size_t i = 0; i < fused.size(); ++i)
-        EXPECT_LT(testing::distance(fused[i], composed[i]), 1e-10)
-            << "tensor " << i << ", causal " << is_causal << ", n_q " << s.n_q << ", n_k " << s.n_k
-            << ", d " << s.d << ", heads " << s.heads << " / " << s.groups;
-    }
+    for (const bool is_causal : {true, false})
+      expect_equal_forms(GetParam(), s, {.causal = is_causal});
+}
+
+TEST_P(MaskedVariant, TheFusedFormEqualsTheExplicitOneUnderAMask) {
+  const Sizes s{.batch = 2, .heads = 4, .groups = 2, .n_q = 70, .n_k = 150, .d = 5, .d_v = 3};
+  Tensor given = compare(CompareOp::less, random_uniform({s.batch, 1, s.n_q, s.n_k}, 0, 1, {1, 1}),
+                         Tensor::full({}, 0.3));
+  given.slice(2, 7, 8).fill(0);  // a query that sees nothing
+  for (const bool is_causal : {true, false})
+    expect_equal_forms(GetParam(), s, {.causal = is_causal, .mask = given});
 }
 
 }  // namespace
