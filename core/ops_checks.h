@@ -1,0 +1,33 @@
+// What core/ops.cpp and core/attention_ops.cpp check of operands.
+#pragma once
+
+#include <string_view>
+
+#include "core/backend.h"
+
+namespace mobius {
+
+/// The backend of the device that holds x.
+inline Backend& backend_of(const Tensor& x) { return backend_for(x.device()); }
+
+/// Throws ShapeError unless a and b have one element type and lie on one device.
+inline void require_same_kind(std::string_view op, const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype()) {
+    throw ShapeError("{}: types {} and {} differ", op, name_of(a.dtype()), name_of(b.dtype()));
+  }
+  if (a.device() != b.device()) {
+    throw ShapeError("{}: devices {} and {} differ", op, to_string(a.device()),
+                     to_string(b.device()));
+  }
+}
+
+/// Throws ShapeError, naming the operand as `what`, unless x has the shape `expected`.
+inline void require_shape(std::string_view op, std::string_view what, const Tensor& x,
+                          const Shape& expected) {
+  if (x.shape() != expected) {
+    throw ShapeError("{}: {} has shape {}, expected {}", op, what, to_string(x.shape()),
+                     to_string(expected));
+  }
+}
+
+}  // namespace mobius
