@@ -39,8 +39,9 @@ struct ConfigVariation {
 // base, with one key more, `variations`: a list of maps, each with a `name` (letters, digits, '.',
 // '_', '-'; it becomes a folder) and with overrides, as nested maps or dotted keys:
 //
-//   base: mqar.yaml                # optional: a file, from this one's folder, that this one
-//   changes train: {max_steps: 2000} variations:
+//   base: mqar.yaml    # optional: the file, in this one's folder, that is changed
+//   train: {max_steps: 2000}
+//   variations:
 //     - name: softmax
 //       attention.kind: softmax
 //     - name: conformal
