@@ -11,14 +11,14 @@ struct DTypeInfo {
   std::size_t size;
 };
 
-constexpr std::array<DTypeInfo, 6> kInfo{{{DType::f32, "f32", 4},
+constexpr std::array<DTypeInfo, 6> infos{{{DType::f32, "f32", 4},
                                           {DType::f64, "f64", 8},
                                           {DType::bf16, "bf16", 2},
                                           {DType::i32, "i32", 4},
                                           {DType::i64, "i64", 8},
                                           {DType::u8, "u8", 1}}};
 
-const DTypeInfo& info(DType dtype) { return kInfo[static_cast<std::size_t>(dtype)]; }
+const DTypeInfo& info(DType dtype) { return infos[static_cast<std::size_t>(dtype)]; }
 
 }  // namespace
 
@@ -27,7 +27,7 @@ std::size_t size_of(DType dtype) { return info(dtype).size; }
 std::string_view name_of(DType dtype) { return info(dtype).name; }
 
 DType dtype_from_name(std::string_view name) {
-  for (const DTypeInfo& entry : kInfo) {
+  for (const DTypeInfo& entry : infos) {
     if (entry.name == name) return entry.dtype;
   }
   throw Error("dtype: no element type is called '{}' (f32, f64, bf16, i32, i64, u8)", name);

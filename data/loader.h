@@ -27,9 +27,9 @@ namespace mobius {
 class Prefetcher {
  public:
   using Make = std::function<Batch(std::uint64_t step)>;
-  static constexpr std::uint64_t kEndless = std::numeric_limits<std::uint64_t>::max();
+  static constexpr std::uint64_t endless = std::numeric_limits<std::uint64_t>::max();
 
-  explicit Prefetcher(Make make, std::uint64_t begin = 0, std::uint64_t end = kEndless,
+  explicit Prefetcher(Make make, std::uint64_t begin = 0, std::uint64_t end = endless,
                       std::size_t depth = 2);
 
   /// The next batch; waits until it is there. What `make` threw comes out here, when the turn comes

@@ -16,8 +16,8 @@ MixtureSchedule::MixtureSchedule(std::span<const double> weights, std::uint64_t 
 }
 
 int MixtureSchedule::at(std::uint64_t step) const {
-  constexpr std::uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;  // its fraction, times 2^64
-  const double point = static_cast<double>((start_ + step * kGoldenRatio) >> 11) * 0x1p-53;
+  constexpr std::uint64_t golden_ratio = 0x9E3779B97F4A7C15;  // its fraction, times 2^64
+  const double point = static_cast<double>((start_ + step * golden_ratio) >> 11) * 0x1p-53;
   const auto owner = std::upper_bound(upper_.begin(), upper_.end() - 1, point);
   return static_cast<int>(owner - upper_.begin());
 }

@@ -61,7 +61,7 @@ class Generator {
     key_sampler_.draw(rng, keys_);
     value_sampler_.draw(rng, values_);
     gap_sampler_.draw(rng, gaps_);
-    std::fill(inputs.begin(), inputs.end(), kEmpty);
+    std::fill(inputs.begin(), inputs.end(), empty_token);
     std::fill(labels.begin(), labels.end(), kIgnored);
     const std::size_t context = 2 * keys_.size();
     for (std::size_t p = 0; p < keys_.size(); ++p) {
@@ -76,13 +76,13 @@ class Generator {
   }
 
  private:
-  static constexpr std::int32_t kEmpty = 0;  // no key and no value
+  static constexpr std::int32_t empty_token = 0;  // no key and no value
 
   void fill_rest(Rng& rng, Tokens tokens) {
     if (filler_ == MqarFiller::zero) return;
     if (filler_ == MqarFiller::random_unused) mark_keys(1);
     for (std::int32_t& token : tokens) {
-      if (token != kEmpty) continue;
+      if (token != empty_token) continue;
       do token = static_cast<std::int32_t>(rng.below(vocab_));
       while (token < first_value_ && is_key_[static_cast<std::size_t>(token)] != 0);
     }

@@ -7,8 +7,8 @@ namespace mobius {
 
 /// A sequence is L = seq_len / 2 tokens, twice; inputs are all but the last token and labels all
 /// but the first, [batch, seq_len - 1]. All are labelled. The accuracy covers only the L labels of
-/// the repetition: the other L - 1 cannot be predicted, and hold the mean loss above (L - 1) / (2 L
-/// - 1) * ln(vocab).
+/// the repetition: the other L - 1 cannot be predicted, and hold the mean loss above
+/// ln(vocab) (L - 1) / (2 L - 1).
 struct RecallOptions final : TaskOptions {
   std::int32_t vocab = 1024;
   std::int64_t seq_len = 128;

@@ -63,7 +63,7 @@ class Task {
   virtual const std::vector<std::string>& groups() const = 0;
   /// Number of test sequences in each group; their indices are 0 .. test_size() - 1.
   virtual std::int64_t test_size() const = 0;
-  /// The mean loss (nats per labelled position) that no model can beat on average, where it is not 0.
+  /// Mean loss (nats per labelled position) that no model can beat on average, where it is not 0.
   virtual std::optional<double> loss_floor() const { return std::nullopt; }
 
   /// The group that training step `step` draws from. A whole step has one group, so batches stay

@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kFormat = "mobius-checkpoint";
-constexpr const char* kRng = "philox4x32-10, counters from (seed, step)";
+constexpr const char* format_name = "mobius-checkpoint";
+constexpr const char* rng_name = "philox4x32-10, counters from (seed, step)";
 
 // ---- HDF5, with errors as exceptions
 
@@ -94,7 +94,7 @@ Handle create_file_in_memory(std::size_t size) {
   check(H5Pset_fapl_core(access, std::max(size / 8, smallest_growth), /*backing_store=*/false),
         "set up HDF5");
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "set up HDF5");
-  check(H5Pset_userblock(creation, kSealBytes), "set up HDF5");
+  check(H5Pset_userblock(creation, seal_bytes), "set up HDF5");
   return Handle(H5Fcreate("checkpoint", H5F_ACC_TRUNC, creation, access), H5Fclose,
                 "make a file in memory");
 }
@@ -106,7 +106,7 @@ std::span<char> content_of(hid_t file) {
   check(H5Fget_vfd_handle(file, H5P_DEFAULT, &memory), "finish the file");
   // Without the user's block, and without the spare memory behind the file's end.
   const ssize_t size = check(H5Fget_file_image(file, nullptr, 0), "finish the file");
-  return {*static_cast<char**>(memory), kSealBytes + static_cast<std::size_t>(size)};
+  return {*static_cast<char**>(memory), seal_bytes + static_cast<std::size_t>(size)};
 }
 
 // Locks are of no use on files that are complete before they have a name, and fail on some network
@@ -331,12 +331,12 @@ void read_tensor(hid_t group, Tensor target, const std::string& name) {
 // ---- does a file fit?
 
 std::string enumerate(const std::vector<std::string>& names) {
-  constexpr std::size_t kShown = 4;
+  constexpr std::size_t most_shown = 4;
   std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i) {
+  for (std::size_t i = 0; i < std::min(names.size(), most_shown); ++i) {
     text += (i == 0 ? "'" : ", '") + names[i] + "'";
   }
-  if (names.size() > kShown) text += fmt::format(" and {} more", names.size() - kShown);
+  if (names.size() > most_shown) text += fmt::format(" and {} more", names.size() - most_shown);
   return text;
 }
 
@@ -386,7 +386,7 @@ auto with_file(const fs::path& path, Fn&& fn) {
   const QuietHdf5 quiet;
   try {
     const Handle file = open_file(path);
-    if (read_text(file, "format") != kFormat) throw Error("not a Mobius checkpoint");
+    if (read_text(file, "format") != format_name) throw Error("not a Mobius checkpoint");
     return fn(static_cast<hid_t>(file));
   } catch (const Error& error) {
     throw Error("{}: {}", path.string(), error.what());
@@ -394,12 +394,12 @@ auto with_file(const fs::path& path, Fn&& fn) {
 }
 
 void write_content(hid_t file, const CheckpointHeader& header, const CheckpointTensors& tensors) {
-  write_text(file, "format", kFormat);
-  write_number<std::int64_t>(file, "format_version", kCheckpointVersion);
+  write_text(file, "format", format_name);
+  write_number<std::int64_t>(file, "format_version", checkpoint_version);
   write_number(file, "step", header.step);
   write_number(file, "next_batch", header.step);
   write_number(file, "seed", header.seed);
-  write_text(file, "rng", kRng);
+  write_text(file, "rng", rng_name);
   write_text(file, "config", header.config);
   write_number(file, "optimizer_steps", header.optimizer_steps);
   {

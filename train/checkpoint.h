@@ -26,7 +26,7 @@
 
 namespace mobius {
 
-inline constexpr int kCheckpointVersion = 1;
+inline constexpr int checkpoint_version = 1;
 
 /// What a checkpoint says about its run. All that is random in a run is a function of the seed and
 /// the step, so these two are the state of its random numbers and its place in the data.

@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kMagic = "mobius-checkpoint\n";
-constexpr std::string_view kHdf5Magic = "\x89HDF\r\n\x1a\n";
+constexpr std::string_view seal_magic = "mobius-checkpoint\n";
+constexpr std::string_view hdf5_magic = "\x89HDF\r\n\x1a\n";
 
 struct Seal {
   int version = 0;
@@ -30,12 +30,12 @@ struct Seal {
   std::uint64_t checksum = 0;
 };
 
-using SealBlock = std::array<char, kSealBytes>;
+using SealBlock = std::array<char, seal_bytes>;
 
 SealBlock to_block(const Seal& seal) {
   SealBlock block{};
   const std::string text = fmt::format("{}format_version {}\nfile_size {}\nchecksum {:016x}\n",
-                                       kMagic, seal.version, seal.file_size, seal.checksum);
+                                       seal_magic, seal.version, seal.file_size, seal.checksum);
   text.copy(block.data(), text.size());
   return block;
 }
@@ -78,7 +78,7 @@ Content read_content(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Error("{}: cannot be read", path.string());
   Content content;
-  content.size = read_block(file, content.head.data(), kSealBytes);
+  content.size = read_block(file, content.head.data(), seal_bytes);
   std::array<char, 1 << 16> part;
   while (file) {
     const std::size_t count = read_block(file, part.data(), part.size());
@@ -98,8 +98,9 @@ Seal parse(const SealBlock& head) {
   Seal seal;
   unsigned long long size = 0, checksum = 0;
   const std::string text(head.data(), ::strnlen(head.data(), head.size()));
-  if (std::sscanf(text.c_str() + kMagic.size(), "format_version %d\nfile_size %llu\nchecksum %llx",
-                  &seal.version, &size, &checksum) < 1) {
+  if (std::sscanf(text.c_str() + seal_magic.size(),
+                  "format_version %d\nfile_size %llu\nchecksum %llx", &seal.version, &size,
+                  &checksum) < 1) {
     return {};
   }
   seal.file_size = size;
@@ -110,7 +111,7 @@ Seal parse(const SealBlock& head) {
 [[noreturn]] void throw_foreign(const fs::path& path, const Content& content) {
   if (content.size == 0)
     throw Error("{}: not a Mobius checkpoint: the file is empty", path.string());
-  const bool is_hdf5 = starts_with(content.head, kHdf5Magic);
+  const bool is_hdf5 = starts_with(content.head, hdf5_magic);
   throw Error("{}: not a Mobius checkpoint{}", path.string(),
               is_hdf5 ? ", though it is an HDF5 file" : "");
 }
@@ -118,8 +119,8 @@ Seal parse(const SealBlock& head) {
 }  // namespace
 
 void seal(std::span<char> content) {
-  const std::uint64_t checksum = add_bytes(0, content.subspan(kSealBytes));
-  const SealBlock block = to_block({kCheckpointVersion, content.size(), checksum});
+  const std::uint64_t checksum = add_bytes(0, content.subspan(seal_bytes));
+  const SealBlock block = to_block({checkpoint_version, content.size(), checksum});
   std::copy(block.begin(), block.end(), content.begin());
 }
 
@@ -129,11 +130,11 @@ void verify_seal(const fs::path& path) {
   if (fs::is_directory(path, ignored))
     throw Error("{}: is a folder, not a checkpoint", path.string());
   const Content content = read_content(path);
-  if (!starts_with(content.head, kMagic)) throw_foreign(path, content);
+  if (!starts_with(content.head, seal_magic)) throw_foreign(path, content);
   const Seal seal = parse(content.head);
-  if (seal.version > kCheckpointVersion) {
+  if (seal.version > checkpoint_version) {
     throw Error("{}: format version {} is newer than this program, which reads up to {}",
-                path.string(), seal.version, kCheckpointVersion);
+                path.string(), seal.version, checkpoint_version);
   }
   if (content.size < seal.file_size) {
     throw Error("{}: truncated: expected {} bytes, got {}", path.string(), seal.file_size,

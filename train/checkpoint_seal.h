@@ -8,9 +8,9 @@
 
 namespace mobius {
 
-inline constexpr std::size_t kSealBytes = 512;
+inline constexpr std::size_t seal_bytes = 512;
 
-/// Writes the seal of a file's content, which is at least this long, into its first kSealBytes.
+/// Writes the seal of a file's content, which is at least this long, into its first seal_bytes.
 void seal(std::span<char> content);
 
 /// Reads the whole file and compares it with its seal. Throws Error, in one line, where it cannot

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kTemporarySuffix = ".tmp";
+constexpr std::string_view temporary_suffix = ".tmp";
 
 [[noreturn]] void fail(const fs::path& path, std::string_view action, int error) {
   throw Error("{}: cannot {}: {}", path.string(), action, std::generic_category().message(error));
@@ -58,7 +58,7 @@ fs::path folder_of(const fs::path& path) {
 }  // namespace
 
 PendingFile::PendingFile(fs::path path)
-    : path_(std::move(path)), temporary_(path_.string() + std::string(kTemporarySuffix)) {}
+    : path_(std::move(path)), temporary_(path_.string() + std::string(temporary_suffix)) {}
 
 PendingFile::~PendingFile() {
   std::error_code ignored;
@@ -97,7 +97,7 @@ std::string read_whole_file(const fs::path& path) {
   return text;
 }
 
-bool is_temporary(const fs::path& path) { return path.extension() == kTemporarySuffix; }
+bool is_temporary(const fs::path& path) { return path.extension() == temporary_suffix; }
 
 FolderLock::FolderLock(const fs::path& folder)
     : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {

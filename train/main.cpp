@@ -1,3 +1,5 @@
 #include "train/commands/commands.h"
 
-int main(int argc, char** argv) { return mobius::run_command_line(argc, argv, {}); }
+int main(int argc, char** argv) {
+  return static_cast<int>(mobius::run_command_line(argc, argv, {}));
+}

@@ -11,7 +11,7 @@ namespace mobius {
 
 namespace {
 
-constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
+constexpr auto redraw_interval = std::chrono::milliseconds(100);
 
 int terminal_width(std::FILE* out) {
   winsize size{};
@@ -80,7 +80,7 @@ void Progress::show(const ProgressState& state, bool is_logged) {
     return;
   }
   const auto now = std::chrono::steady_clock::now();
-  if (now - last_drawn_ < kRedrawInterval && state.step < state.max_steps) return;
+  if (now - last_drawn_ < redraw_interval && state.step < state.max_steps) return;
   last_drawn_ = now;
   bar_ = progress_bar(state, terminal_width(out_));
   fmt::print(out_, "\r{}\x1b[K", bar_);

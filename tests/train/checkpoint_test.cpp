@@ -190,7 +190,7 @@ TEST_F(Checkpoint, NoticesEveryFlippedBit) {
   save();
   const std::string good = read_text(path_);
   int flips = 0;
-  for (std::size_t at = 0; at < good.size(); at += at < kSealBytes ? 1 : 37) {
+  for (std::size_t at = 0; at < good.size(); at += at < seal_bytes ? 1 : 37) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ (1 << (at % 8)));
     write_text(path_, bad);

@@ -12,7 +12,7 @@ namespace mobius {
 
 namespace {
 
-constexpr const char* kExitCodes = R"(Exit codes:
+constexpr const char* exit_codes = R"(Exit codes:
   0  done
   1  failed: a file, the disk, memory, ...
   2  the configuration or the command line is wrong
@@ -22,26 +22,26 @@ constexpr const char* kExitCodes = R"(Exit codes:
 Example:
   mobius train configs/recall/mqar_softmax.yaml optimizer.lr=3e-4 --out runs/first)";
 
-int fail(ExitCode code, const char* message) {
+ExitCode fail(ExitCode code, const char* message) {
   std::fflush(stdout);
   fmt::print(stderr, "mobius: error: {}\n", message);
   return code;
 }
 
-int parse_and_run(CLI::App& app, int argc, const char* const* argv, const Action& action) {
+ExitCode parse_and_run(CLI::App& app, int argc, const char* const* argv, const Action& action) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kDone : kBadInput;
+    return app.exit(error) == 0 ? ExitCode::done : ExitCode::bad_input;
   }
   return action();
 }
 
 }  // namespace
 
-int run_command_line(int argc, const char* const* argv, const Registries& known) {
+ExitCode run_command_line(int argc, const char* const* argv, const Registries& known) {
   CLI::App app("Trains attention models described by a YAML file.", "mobius");
-  app.footer(kExitCodes);
+  app.footer(exit_codes);
   app.set_version_flag("--version", "mobius " MOBIUS_VERSION);
   app.require_subcommand(1);
   app.failure_message([](const CLI::App*, const CLI::Error& error) {
@@ -56,11 +56,11 @@ int run_command_line(int argc, const char* const* argv, const Registries& known)
   try {
     return parse_and_run(app, argc, argv, action);
   } catch (const TrainingDiverged& error) {
-    return fail(kDiverged, error.what());
+    return fail(ExitCode::diverged, error.what());
   } catch (const ConfigError& error) {
-    return fail(kBadInput, error.what());
+    return fail(ExitCode::bad_input, error.what());
   } catch (const std::exception& error) {
-    return fail(kFailed, error.what());
+    return fail(ExitCode::failed, error.what());
   }
 }
 

@@ -12,12 +12,12 @@ class App;
 namespace mobius {
 
 /// How the program ends. Documented in `mobius --help` and docs/commands.md.
-enum ExitCode {
-  kDone = 0,
-  kFailed = 1,       ///< a file, the disk, memory, ...
-  kBadInput = 2,     ///< the configuration or the command line
-  kDiverged = 3,     ///< a loss or gradient was not finite
-  kInterrupted = 4,  ///< stopped by SIGINT or SIGTERM, with everything saved
+enum class ExitCode {
+  done = 0,
+  failed = 1,       ///< a file, the disk, memory, ...
+  bad_input = 2,     ///< the configuration or the command line
+  diverged = 3,     ///< a loss or gradient was not finite
+  interrupted = 4,  ///< stopped by SIGINT or SIGTERM, with everything saved
 };
 
 /// What the command line asked for; called once it has been read without errors.
@@ -30,7 +30,7 @@ void add_inspect_command(CLI::App& app, Action& action);
 void add_config_command(CLI::App& app, const Registries& known, Action& action);
 void add_compare_command(CLI::App& app, const Registries& known, Action& action);
 
-/// Runs the program; never throws. Returns its exit code.
-int run_command_line(int argc, const char* const* argv, const Registries& known);
+/// Runs the program; never throws.
+ExitCode run_command_line(int argc, const char* const* argv, const Registries& known);
 
 }  // namespace mobius

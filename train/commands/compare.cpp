@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kExamples = R"(Example:
+constexpr const char* examples = R"(Example:
   mobius compare configs/recall/demo.yaml
 
 A comparison is a configuration with one key more:
@@ -151,7 +151,7 @@ ExitCode compare(const CompareArguments& arguments, const Registries& known) {
     RunSummary summary = run_training(*contenders[i].config, resume, known, progress, stop);
     if (summary.status == RunStatus::interrupted) {
       progress.say("interrupted and saved; the same command goes on from here");
-      return kInterrupted;
+      return ExitCode::interrupted;
     }
     results.push_back({contenders[i].name, std::move(summary)});
   }
@@ -161,7 +161,7 @@ ExitCode compare(const CompareArguments& arguments, const Registries& known) {
       fs::path(contenders.front().config->output.dir).parent_path() / "comparison.csv";
   write_whole_file(csv, to_csv(table));
   fmt::print("\n{}\nwritten to {}\n", to_text(table), csv.string());
-  return kDone;
+  return ExitCode::done;
 }
 
 }  // namespace
@@ -169,7 +169,7 @@ ExitCode compare(const CompareArguments& arguments, const Registries& known) {
 void add_compare_command(CLI::App& app, const Registries& known, Action& action) {
   CLI::App* command =
       app.add_subcommand("compare", "Train named variations of one configuration, and compare");
-  command->footer(kExamples);
+  command->footer(examples);
   auto arguments = std::make_shared<CompareArguments>();
   command->add_option("config", arguments->config, "YAML file")->required()->type_name("CONFIG");
   command->add_option("overrides", arguments->overrides, "values that replace the file's")

@@ -12,7 +12,7 @@ namespace mobius {
 
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* examples = R"(Examples:
   mobius config show run.yaml optimizer.lr=3e-4      every value, defaults and overrides included
   mobius config help                                 every key: type, default, range, meaning)";
 
@@ -24,20 +24,20 @@ struct ShowArguments {
 ExitCode show(const ShowArguments& arguments, const Registries& known) {
   const auto config = load_config(arguments.config, arguments.overrides, known);
   fmt::print("{}", resolved_yaml(*config));
-  return kDone;
+  return ExitCode::done;
 }
 
 ExitCode help(const Registries& known) {
   Config config(known);
   fmt::print("{}", help_text(*describe(config)));
-  return kDone;
+  return ExitCode::done;
 }
 
 }  // namespace
 
 void add_config_command(CLI::App& app, const Registries& known, Action& action) {
   CLI::App* command = app.add_subcommand("config", "Show a resolved configuration, or every key");
-  command->footer(kExamples);
+  command->footer(examples);
   command->require_subcommand(1);
 
   CLI::App* show_command = command->add_subcommand("show", "Print the resolved configuration");

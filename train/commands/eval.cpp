@@ -17,7 +17,7 @@ namespace mobius {
 
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* examples = R"(Examples:
   mobius eval runs/run/checkpoints/best.h5
   mobius eval runs/run/checkpoints/best.h5 --json | python3 -m json.tool
 
@@ -62,14 +62,14 @@ ExitCode eval(const std::string& path, bool as_json, const Registries& known) {
   } else {
     print_scores(header.step, evaluation, groups);
   }
-  return kDone;
+  return ExitCode::done;
 }
 
 }  // namespace
 
 void add_eval_command(CLI::App& app, const Registries& known, Action& action) {
   CLI::App* command = app.add_subcommand("eval", "Score a checkpoint on the test sequences");
-  command->footer(kExamples);
+  command->footer(examples);
   auto path = std::make_shared<std::string>();
   auto as_json = std::make_shared<bool>(false);
   command->add_option("checkpoint", *path, "HDF5 file")->required()->type_name("CHECKPOINT");

@@ -12,7 +12,7 @@ namespace mobius {
 
 namespace {
 
-constexpr const char* kExamples = R"(Example:
+constexpr const char* examples = R"(Example:
   mobius inspect runs/run/checkpoints/best.h5
 
 From Python: h5py.File("best.h5")["parameters"]["embedding.weight"][:])";
@@ -33,7 +33,7 @@ ExitCode inspect(const std::string& path) {
     total += numel(tensor.shape);
   }
   fmt::print("{:<{}}  {:<4}  {:>14}  {:>10}\n", "total", width, "", "", total);
-  return kDone;
+  return ExitCode::done;
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ ExitCode inspect(const std::string& path) {
 void add_inspect_command(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("inspect", "Show a checkpoint's step, configuration and parameters");
-  command->footer(kExamples);
+  command->footer(examples);
   auto path = std::make_shared<std::string>();
   command->add_option("checkpoint", *path, "HDF5 file")->required()->type_name("CHECKPOINT");
   command->callback([path, &action] { action = [path] { return inspect(*path); }; });

@@ -12,9 +12,9 @@ namespace mobius {
 
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* examples = R"(Examples:
   mobius train run.yaml                              write to runs/run
-  mobius train run.yaml train.max_steps=200 --out /tmp/try
+  mobius train run.yaml train.max_steps=200 --out runs/try
   mobius train run.yaml --resume auto                go on from the newest complete checkpoint,
                                                      or start where there is none yet
   mobius train run.yaml --resume runs/run/checkpoints/best.h5 --out runs/branch
@@ -66,14 +66,14 @@ ExitCode train(const TrainArguments& arguments, const Registries& known) {
     summary = run_training(*config, Resume::parse(arguments.resume), known, progress, stop);
   }
   print_summary(summary, config->output.dir);
-  return summary.status == RunStatus::interrupted ? kInterrupted : kDone;
+  return summary.status == RunStatus::interrupted ? ExitCode::interrupted : ExitCode::done;
 }
 
 }  // namespace
 
 void add_train_command(CLI::App& app, const Registries& known, Action& action) {
   CLI::App* command = app.add_subcommand("train", "Train the model a configuration describes");
-  command->footer(kExamples);
+  command->footer(examples);
   auto arguments = std::make_shared<TrainArguments>();
   command->add_option("config", arguments->config, "YAML file")->required()->type_name("CONFIG");
   command->add_option("overrides", arguments->overrides, "values that replace the file's")
