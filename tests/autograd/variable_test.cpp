@@ -5,21 +5,13 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "tests/error_of.h"
 
 namespace mobius {
 namespace {
 
 Variable leaf(const std::vector<double>& values) {
   return Variable(Tensor::from(values, {static_cast<std::int64_t>(values.size())}), true);
-}
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Backward, AddsUpOverEveryPathAndEveryCall) {

@@ -13,6 +13,7 @@
 
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "tests/error_of.h"
 
 namespace mobius {
 namespace {
@@ -188,16 +189,9 @@ TEST(CpuAllocator, ServesSeveralThreads) {
 
 TEST(Backends, ThoseOfThisBuild) {
   EXPECT_EQ(&backend_for({}), &backend_for({}));
-  const auto error_of = [](Device device) -> std::string {
-    try {
-      backend_for(device);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  };
-  EXPECT_EQ(error_of({DeviceType::cuda, 1}), "device cuda:1: this build has no CUDA backend");
-  EXPECT_THAT(error_of({DeviceType::cpu, 1}), HasSubstr("there is no such device"));
+  const auto error_on = [](Device device) { return error_of([&] { backend_for(device); }); };
+  EXPECT_EQ(error_on({DeviceType::cuda, 1}), "device cuda:1: this build has no CUDA backend");
+  EXPECT_THAT(error_on({DeviceType::cpu, 1}), HasSubstr("there is no such device"));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/error_of.h"
+
 namespace mobius {
 namespace {
 
@@ -10,16 +12,6 @@ using Values = std::vector<double>;
 
 Tensor counting(Shape shape) {
   return Tensor::arange(numel(shape), DType::f64).reshape(std::move(shape));
-}
-
-template <class Fn>
-std::string error_of(Fn&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Ops, BinaryBroadcastsViews) {
@@ -106,6 +98,19 @@ TEST(Ops, MasksCombine) {
   EXPECT_EQ(allowed.to_vector<double>(), (Values{1, 0, 0, 1, 0, 1}));
   EXPECT_THROW(materialize_mask({.causal = true, .mask = Tensor::ones({4, 3}, DType::u8)}, 2, 3),
                ShapeError);
+}
+
+TEST(Ops, AttentionChecksItsThreshold) {
+  const Tensor x = Tensor::ones({1, 2, 3, 4});
+  AttentionInputs inputs;
+  inputs.q = inputs.k = inputs.v = x;
+  AttentionSpec spec;
+  spec.threshold.value = Tensor::zeros({1, 2, 2});
+  EXPECT_EQ(error_of([&] { attention(spec, inputs); }),
+            "attention: threshold has shape [1, 2, 2], expected [1, 2, 3]");
+  spec.threshold.value = Tensor::zeros({1, 2, 3});
+  EXPECT_EQ(error_of([&] { attention(spec, inputs); }),
+            "attention: last key of the threshold has shape [], expected [1, 2, 3]");
 }
 
 }  // namespace

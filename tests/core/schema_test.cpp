@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/nearest.h"
 #include "core/registry.h"
+#include "tests/error_of.h"
 
 namespace mobius {
 namespace {
@@ -21,16 +22,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // The message of the ConfigError that `call` throws.
-template <typename Call>
-std::string config_error(Call call) {
-  try {
-    call();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 const OptionField& field_of(const Schema& schema, const char* key) {
   return std::get<OptionField>(*schema.find(key));
 }
@@ -163,7 +154,7 @@ TEST(Schema, RefusesValuesOutsideTheLimits) {
   AllTypes options;
   const auto schema = describe(options);
   const auto refusal = [&](const char* key, OptionValue value) {
-    return config_error([&] { field_of(*schema, key).assign(value); });
+    return error_of<ConfigError>([&] { field_of(*schema, key).assign(value); });
   };
   EXPECT_EQ(refusal("number", 1.0), "must be in [0, 1), got 1");
   EXPECT_EQ(refusal("number", -0.5), "must be in [0, 1), got -0.5");
@@ -232,9 +223,9 @@ TEST(Registry, ChoosesByNameInOrderOfAddition) {
   const Chosen<Animal> chosen = registry.choose("cat");
   EXPECT_EQ(chosen.name, "cat");
   EXPECT_NE(dynamic_cast<Cat*>(chosen.options.get()), nullptr);
-  EXPECT_EQ(config_error([&] { registry.choose("dgo"); }),
+  EXPECT_EQ(error_of<ConfigError>([&] { registry.choose("dgo"); }),
             "unknown name 'dgo'; did you mean 'dog'?");
-  EXPECT_EQ(config_error([&] { registry.choose("elephant"); }),
+  EXPECT_EQ(error_of<ConfigError>([&] { registry.choose("elephant"); }),
             "unknown name 'elephant'; known: dog, cat");
 }
 
@@ -263,7 +254,7 @@ TEST(Schema, AVariantPutsTheKeysOfItsKindBesideItself) {
   EXPECT_EQ(dynamic_cast<Dog&>(*pet).tricks, 11) << "the current kind must keep its options";
   variant.choose("cat");
   EXPECT_THAT(keys_of(schema), ElementsAre("kind", "naps", "legs"));
-  EXPECT_EQ(config_error([&] { variant.choose("cta"); }),
+  EXPECT_EQ(error_of<ConfigError>([&] { variant.choose("cta"); }),
             "unknown name 'cta'; did you mean 'cat'?");
   EXPECT_EQ(pet.name, "cat");
 }

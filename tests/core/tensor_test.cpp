@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/backend.h"
+#include "tests/error_of.h"
 
 namespace mobius {
 namespace {
@@ -14,16 +15,6 @@ Tensor counting(Shape shape) {
 }
 
 using Values = std::vector<double>;
-
-template <class Fn>
-std::string error_of(Fn&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Tensor, MakersFillEveryType) {
   for (const DType dtype :

@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "tests/data/batch_rows.h"
+#include "tests/error_of.h"
 
 namespace mobius {
 namespace {
@@ -379,12 +380,7 @@ template <typename Change>
 std::string refusal(Change change) {
   MqarOptions options;
   change(options);
-  try {
-    options.build(1);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "nothing thrown";
+  return error_of<ConfigError>([&] { options.build(1); });
 }
 
 TEST(MqarOptions, RefusesWhatDoesNotFit) {

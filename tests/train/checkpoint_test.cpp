@@ -194,12 +194,12 @@ TEST_F(Checkpoint, NoticesEveryFlippedBit) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ (1 << (at % 8)));
     write_text(path_, bad);
-    EXPECT_NE(read_error(), "") << "byte " << at;
+    EXPECT_NE(read_error(), "no error") << "byte " << at;
     ++flips;
   }
   EXPECT_GT(flips, 600);
   write_text(path_, good);
-  EXPECT_EQ(read_error(), "");
+  EXPECT_EQ(read_error(), "no error");
 }
 
 TEST_F(Checkpoint, NoticesAddedBytes) {

@@ -5,26 +5,17 @@
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "tests/error_of.h"
 
 namespace mobius {
 namespace {
 
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
 std::string refusal_of_text(const std::string& text) {
-  return refusal([&] { ConfigDocument::from_text(text, "f.yaml"); });
+  return error_of<ConfigError>([&] { ConfigDocument::from_text(text, "f.yaml"); });
 }
 
 ConfigDocument parse(const std::string& text) { return ConfigDocument::from_text(text, "f.yaml"); }
@@ -106,7 +97,7 @@ TEST(ConfigDocument, RefusesTabsInTheIndentation) {
   EXPECT_EQ(refusal_of_text("\ta: 1\n"), "f.yaml:1:1: " + problem);
   EXPECT_EQ(refusal_of_text("a:\n  b: 1\n  \tc: 2\n"), "f.yaml:3:3: " + problem);
   EXPECT_EQ(refusal_of_text("a: 1\n\t\nb: 1\n"), "f.yaml:2:1: " + problem);
-  EXPECT_EQ(refusal_of_text("a: 1\t# a tab elsewhere\n"), "accepted");
+  EXPECT_EQ(refusal_of_text("a: 1\t# a tab elsewhere\n"), "no error");
 }
 
 TEST(ConfigDocument, RefusesDuplicateKeysAtEveryDepth) {
@@ -138,9 +129,9 @@ TEST(ConfigDocument, ReadsFilesAndNamesThoseItCannot) {
   const ConfigDocument document = ConfigDocument::from_file(file);
   EXPECT_EQ(node_at(document, "a").where, file.string() + ":1:4");
   EXPECT_EQ(document.folder(), folder);
-  EXPECT_EQ(refusal([&] { ConfigDocument::from_file(folder / "none.yaml"); }),
+  EXPECT_EQ(error_of<ConfigError>([&] { ConfigDocument::from_file(folder / "none.yaml"); }),
             (folder / "none.yaml").string() + ": cannot be opened: No such file or directory");
-  EXPECT_EQ(refusal([&] { ConfigDocument::from_file(folder); }),
+  EXPECT_EQ(error_of<ConfigError>([&] { ConfigDocument::from_file(folder); }),
             folder.string() + ": is a directory, expected a YAML file");
   std::filesystem::remove_all(folder);
 }
@@ -168,7 +159,7 @@ TEST(ConfigDocument, OverridesReplaceValuesAndSections) {
 TEST(ConfigDocument, RefusesOverridesThatMeanNothing) {
   const auto refusal_of = [](const std::string& assignment) {
     ConfigDocument document = parse("a: 1\nb: [1, 2]\n");
-    return refusal([&] { document.override_with(assignment); });
+    return error_of<ConfigError>([&] { document.override_with(assignment); });
   };
   EXPECT_EQ(refusal_of("a"), "override a: expected key.path=value");
   EXPECT_EQ(refusal_of("=1"), "override =1: '' is not a key.path");

@@ -4,25 +4,16 @@
 
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
+#include "tests/error_of.h"
 
 namespace mobius {
 namespace {
-
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 TEST(ConfigScalar, NumbersAreReadAsWritten) {
   const std::vector<std::pair<std::string, double>> table{
@@ -79,7 +70,7 @@ TEST(ConfigScalar, RefusedNumbersSayWhy) {
       {"1e400", "'1e400' does not fit in a 64-bit float"},
       {"1e-400", "'1e-400' does not fit in a 64-bit float"}};
   for (const auto& [text, message] : table) {
-    EXPECT_EQ(refusal([&text = text] { read_number(text); }), message) << text;
+    EXPECT_EQ(error_of<ConfigError>([&text = text] { read_number(text); }), message) << text;
   }
 }
 
@@ -126,7 +117,7 @@ TEST(ConfigScalar, RefusedIntegersSayWhy) {
       {"1e19", "'1e19' does not fit in a 64-bit integer"},
       {"1e99999999999999999999", "'1e99999999999999999999' does not fit in a 64-bit integer"}};
   for (const auto& [text, message] : table) {
-    EXPECT_EQ(refusal([&text = text] { read_integer(text); }), message) << text;
+    EXPECT_EQ(error_of<ConfigError>([&text = text] { read_integer(text); }), message) << text;
   }
 }
 
@@ -134,7 +125,8 @@ TEST(ConfigScalar, OnlyTrueAndFalseAreBooleans) {
   EXPECT_TRUE(read_boolean("true"));
   EXPECT_FALSE(read_boolean("false"));
   for (const std::string text : {"yes", "no", "on", "off", "True", "FALSE", "1", "0", "y", ""}) {
-    EXPECT_EQ(refusal([&] { read_boolean(text); }), "expected true or false, got '" + text + "'");
+    EXPECT_EQ(error_of<ConfigError>([&] { read_boolean(text); }),
+              "expected true or false, got '" + text + "'");
   }
 }
 

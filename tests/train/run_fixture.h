@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/error_of.h"
 #include "train/trainer.h"
 
 namespace mobius {
@@ -85,17 +86,6 @@ inline RunSummary train_in(const std::filesystem::path& folder, const Registries
   Progress progress(quiet.get());
   const StopSignal stop;
   return run_training(*config, Resume::parse(resume), known, progress, stop);
-}
-
-/// What `fn` throws, or "" where it does not.
-template <typename Fn>
-std::string error_of(Fn&& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace mobius

@@ -15,7 +15,7 @@ namespace mobius {
 enum class ExitCode {
   done = 0,
   failed = 1,       ///< a file, the disk, memory, ...
-  bad_input = 2,     ///< the configuration or the command line
+  bad_input = 2,    ///< the configuration or the command line
   diverged = 3,     ///< a loss or gradient was not finite
   interrupted = 4,  ///< stopped by SIGINT or SIGTERM, with everything saved
 };
