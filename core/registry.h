@@ -14,7 +14,7 @@
 
 namespace mobius {
 
-// One kind of a registry, chosen: its name, and its options. Empty until something is chosen.
+/// One kind of a registry, chosen: its name, and its options. Empty until something is chosen.
 template <typename Options>
 struct Chosen {
   std::string name;
@@ -25,11 +25,11 @@ struct Chosen {
   Options* operator->() const { return options.get(); }
 };
 
-// An ordered list of kinds: name, one line of help, and how to make the kind's default options.
-// `Options` is an abstract struct with `virtual void describe(Schema&)`.
-//
-// Registries are plain objects, filled by functions such as builtin_attentions() and handed down:
-// nothing registers itself. A registry must outlive every Schema that refers to it.
+/// An ordered list of kinds: name, one line of help, and how to make the kind's default options.
+/// `Options` is an abstract struct with `virtual void describe(Schema&)`.
+///
+/// Registries are plain objects, filled by functions such as builtin_attentions() and handed down:
+/// nothing registers itself. A registry must outlive every Schema that refers to it.
 template <typename Options>
 class Registry {
  public:
@@ -41,21 +41,21 @@ class Registry {
     Factory make;
   };
 
-  // Adds a kind; a name given twice is an Error. Returns the registry, to chain.
+  /// Adds a kind; a name given twice is an Error. Returns the registry, to chain.
   Registry& add(std::string name, std::string help, Factory make) {
     if (find(name) != nullptr) throw Error("registry: '{}' is added twice", name);
     kinds_.push_back({std::move(name), std::move(help), std::move(make)});
     return *this;
   }
 
-  // Adds a kind whose default options are a default-constructed `Derived`.
+  /// Adds a kind whose default options are a default-constructed `Derived`.
   template <typename Derived>
   Registry& add(std::string name, std::string help) {
     return add(std::move(name), std::move(help), [] { return std::make_unique<Derived>(); });
   }
 
-  // Default options of the named kind. An unknown name is a ConfigError that says the nearest known
-  // name, or all of them.
+  /// Default options of the named kind. An unknown name is a ConfigError that says the nearest
+  /// known name, or all of them.
   Chosen<Options> choose(std::string_view name) const {
     const Kind* kind = find(name);
     if (kind == nullptr)

@@ -47,15 +47,15 @@ class Registry;
 template <typename Options>
 struct Chosen;
 
-// The value of one field, whatever the type of the member behind it; monostate is null.
+/// The value of one field, whatever the type of the member behind it; monostate is null.
 using OptionValue =
     std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                  std::vector<double>, std::vector<std::string>>;
 
 enum class OptionType { boolean, integer, number, text };
 
-// The form of a field: its type, whether it is a list of that type, whether null is a value, and
-// for integers what the member can hold.
+/// The form of a field: its type, whether it is a list of that type, whether null is a value, and
+/// for integers what the member can hold.
 struct OptionForm {
   OptionType type;
   bool is_list = false;
@@ -64,13 +64,13 @@ struct OptionForm {
   std::int64_t largest = std::numeric_limits<std::int64_t>::max();
 };
 
-// How a member type is carried by an OptionValue: bool, any integer type, double, std::string,
-// std::vector of integers, doubles or strings, and std::optional of all these.
+/// How a member type is carried by an OptionValue: bool, any integer type, double, std::string,
+/// std::vector of integers, doubles or strings, and std::optional of all these.
 template <typename T>
 struct OptionCodec;
 
-// A key bound to a member. Limits chain: schema.field(...).at_least(0).below(1). On a list they
-// hold for every element.
+/// A key bound to a member. Limits chain: schema.field(...).at_least(0).below(1). On a list they
+/// hold for every element.
 class OptionField {
  public:
   using Get = std::function<OptionValue()>;
@@ -97,12 +97,12 @@ class OptionField {
   std::string type_name() const;  // "integer", "list of numbers", "text or null"
   std::string range() const;      // "> 0", "in [0, 1)", "softmax | conformal", "" where free
 
-  // The member's value when it was described, and now.
+  /// The member's value when it was described, and now.
   const OptionValue& initial() const { return initial_; }
   OptionValue value() const { return get_(); }
 
-  // Sets the member. A value outside the limits is a ConfigError that says what was expected and
-  // what came, and leaves the member as it was.
+  /// Sets the member. A value outside the limits is a ConfigError that says what was expected and
+  /// what came, and leaves the member as it was.
   void assign(const OptionValue& value) const;
 
  private:
@@ -135,7 +135,7 @@ class OptionField {
   bool is_required_ = false;
 };
 
-// A key with a schema of its own below it.
+/// A key with a schema of its own below it.
 class OptionSection {
  public:
   const std::string& key() const { return key_; }
@@ -150,13 +150,13 @@ class OptionSection {
   std::unique_ptr<Schema> schema_;
 };
 
-// Default options made only to be described, for help and for messages, with their schema.
+/// Default options made only to be described, for help and for messages, with their schema.
 struct OptionPreview {
   std::shared_ptr<void> options;
   std::unique_ptr<Schema> schema;
 };
 
-// A key with a list of structs below it.
+/// A key with a list of structs below it.
 class OptionList {
  public:
   OptionList& non_empty();
@@ -182,7 +182,7 @@ class OptionList {
   bool is_non_empty_ = false;
 };
 
-// A key that chooses one kind of a registry; the keys of the chosen kind stand beside it.
+/// A key that chooses one kind of a registry; the keys of the chosen kind stand beside it.
 class OptionVariant {
  public:
   struct Kind {
@@ -198,8 +198,8 @@ class OptionVariant {
   std::string current() const { return current_(); }  // empty: none yet
   Schema& active() const { return *active_; }         // of the current kind; empty where none
 
-  // Puts default options of the named kind in place; those of the current kind stay as they are. An
-  // unknown name is a ConfigError.
+  /// Puts default options of the named kind in place; those of the current kind stay as they are.
+  /// An unknown name is a ConfigError.
   void choose(std::string_view name);
   OptionPreview preview(std::string_view name) const { return preview_(name); }
 
@@ -222,8 +222,8 @@ const std::string& key_of(const OptionEntry& entry);
 
 class Schema {
  public:
-  // A condition over several fields. `run` throws an Error that says what is wrong; `key` is the
-  // key to blame, relative to this schema, dotted where it lies deeper.
+  /// A condition over several fields. `run` throws an Error that says what is wrong; `key` is the
+  /// key to blame, relative to this schema, dotted where it lies deeper.
   struct Check {
     std::string key;
     std::function<void()> run;
@@ -234,12 +234,12 @@ class Schema {
   Schema& operator=(Schema&&) noexcept;
   ~Schema();
 
-  // A value. T is any type that OptionCodec carries.
+  /// A value. T is any type that OptionCodec carries.
   template <typename T>
   OptionField& field(std::string key, T& member, std::string help);
 
-  // A value of an enumeration (or an optional one), by name:
-  //   schema.choice("kind", kind, {{"cosine", Decay::cosine}, {"none", Decay::none}}, "...");
+  /// A value of an enumeration (or an optional one), by name:
+  ///   schema.choice("kind", kind, {{"cosine", Decay::cosine}, {"none", Decay::none}}, "...");
   template <typename T>
   OptionField& choice(std::string key, T& member,
                       std::type_identity_t<std::vector<std::pair<std::string, T>>> names,
@@ -249,31 +249,31 @@ class Schema {
                       std::type_identity_t<std::vector<std::pair<std::string, T>>> names,
                       std::string help);
 
-  // A section below this one, to be filled by the caller or by the options struct.
+  /// A section below this one, to be filled by the caller or by the options struct.
   Schema& section(std::string key, std::string help);
   template <typename Options>
   void section(std::string key, Options& options, std::string help);
 
-  // A list of options structs.
+  /// A list of options structs.
   template <typename Options>
   OptionList& list(std::string key, std::vector<Options>& members, std::string help);
 
-  // One kind of a registry. Reading another kind than the current one replaces `chosen` by default
-  // options of that kind, whose keys then belong to this schema. Where `chosen` is empty, the user
-  // must choose.
+  /// One kind of a registry. Reading another kind than the current one replaces `chosen` by default
+  /// options of that kind, whose keys then belong to this schema. Where `chosen` is empty, the user
+  /// must choose.
   template <typename Options>
   void variant(std::string key, Chosen<Options>& chosen, const Registry<Options>& registry,
                std::string help);
 
   void check(std::string key, std::function<void()> run);
 
-  // What was described here, in order.
+  /// What was described here, in order.
   std::deque<OptionEntry>& described() { return entries_; }
   const std::deque<OptionEntry>& described() const { return entries_; }
   const std::vector<Check>& checks() const { return checks_; }
 
-  // The same, with the entries of each variant's current kind after the variant. An Error where two
-  // have the same key.
+  /// The same, with the entries of each variant's current kind after the variant. An Error where
+  /// two have the same key.
   std::vector<const OptionEntry*> entries() const;
   const OptionEntry* find(std::string_view key) const;  // null where there is none
 
@@ -288,7 +288,7 @@ class Schema {
   std::vector<Check> checks_;
 };
 
-// The schema of an options struct.
+/// The schema of an options struct.
 template <typename Options>
 std::unique_ptr<Schema> describe(Options& options) {
   auto schema = std::make_unique<Schema>();
@@ -296,7 +296,7 @@ std::unique_ptr<Schema> describe(Options& options) {
   return schema;
 }
 
-// The same of default options made for the purpose.
+/// The same of default options made for the purpose.
 template <typename Options>
 OptionPreview preview_options(std::shared_ptr<Options> options) {
   std::unique_ptr<Schema> schema = describe(*options);

@@ -38,24 +38,24 @@ class ConfigDocument {
  public:
   static ConfigDocument from_file(const std::filesystem::path& path);
 
-  // `name` stands for the file in messages. Relative paths in the text refer to `folder`.
+  /// `name` stands for the file in messages. Relative paths in the text refer to `folder`.
   static ConfigDocument from_text(std::string_view text, std::string name,
                                   std::filesystem::path folder = {});
 
-  // Applies "key.path=value". Elements of a list are reached by index: task.mixture.0.seq_len=64.
-  // The value is one YAML value in flow style ("3", "[1, 2]", "{kind: softmax}") and replaces
-  // whatever stood there, a whole section too.
+  /// Applies "key.path=value". Elements of a list are reached by index: task.mixture.0.seq_len=64.
+  /// The value is one YAML value in flow style ("3", "[1, 2]", "{kind: softmax}") and replaces
+  /// whatever stood there, a whole section too.
   void override_with(std::string_view assignment);
 
-  // Merges a map of overrides: its keys may be dotted paths; maps merge key by key, everything else
-  // replaces.
+  /// Merges a map of overrides: its keys may be dotted paths; maps merge key by key, everything
+  /// else replaces.
   void merge(const ConfigNode& overrides);
 
   const ConfigNode& root() const { return root_; }
   const std::string& name() const { return name_; }
   const std::filesystem::path& folder() const { return folder_; }
 
-  // Removes a key of the root; nothing happens where there is none.
+  /// Removes a key of the root; nothing happens where there is none.
   void remove(std::string_view key);
 
  private:
@@ -64,7 +64,7 @@ class ConfigDocument {
   ConfigNode root_;
 };
 
-// "a.b" + "c" is "a.b.c", "" + "c" is "c".
+/// "a.b" + "c" is "a.b.c", "" + "c" is "c".
 std::string join_path(std::string_view path, std::string_view key);
 
 }  // namespace mobius

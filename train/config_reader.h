@@ -16,36 +16,36 @@
 
 namespace mobius {
 
-// Sets every member of the schema that the document mentions and leaves the others at their
-// defaults, then runs the schema's checks.
-//
-// Throws one ConfigError with a line for every fault found, in the form
-//
-//   run.yaml:12:7: optimizer.lr: must be > 0, got -1
-//   override optimizer.lrr=1: optimizer.lrr: unknown key; did you mean 'optimizer.lr'?
-//
-// Faults are: an unknown key, a key of another kind of its section, a wrong type, a value out of
-// range, null where it is not a value, a missing required key, a failed check. Checks run only
-// where nothing else is wrong. After an error the members are in no particular state.
+/// Sets every member of the schema that the document mentions and leaves the others at their
+/// defaults, then runs the schema's checks.
+///
+/// Throws one ConfigError with a line for every fault found, in the form
+///
+///   run.yaml:12:7: optimizer.lr: must be > 0, got -1
+///   override optimizer.lrr=1: optimizer.lrr: unknown key; did you mean 'optimizer.lr'?
+///
+/// Faults are: an unknown key, a key of another kind of its section, a wrong type, a value out of
+/// range, null where it is not a value, a missing required key, a failed check. Checks run only
+/// where nothing else is wrong. After an error the members are in no particular state.
 void read_config(const ConfigDocument& document, Schema& schema);
 
-// One named variation of a base configuration.
+/// One named variation of a base configuration.
 struct ConfigVariation {
   std::string name;
   ConfigDocument document;
 };
 
-// The configurations that a comparison compares. A comparison is an ordinary configuration, the
-// base, with one key more, `variations`: a list of maps, each with a `name` (letters, digits, '.',
-// '_', '-'; it becomes a folder) and with overrides, as nested maps or dotted keys:
-//
-//   base: mqar.yaml    # optional: the file, in this one's folder, that is changed
-//   train: {max_steps: 2000}
-//   variations:
-//     - name: softmax
-//       attention.kind: softmax
-//     - name: conformal
-//       attention: {kind: conformal, alpha: 1.5}
+/// The configurations that a comparison compares. A comparison is an ordinary configuration, the
+/// base, with one key more, `variations`: a list of maps, each with a `name` (letters, digits, '.',
+/// '_', '-'; it becomes a folder) and with overrides, as nested maps or dotted keys:
+///
+///   base: mqar.yaml    # optional: the file, in this one's folder, that is changed
+///   train: {max_steps: 2000}
+///   variations:
+///     - name: softmax
+///       attention.kind: softmax
+///     - name: conformal
+///       attention: {kind: conformal, alpha: 1.5}
 std::vector<ConfigVariation> expand_variations(const ConfigDocument& comparison);
 
 }  // namespace mobius

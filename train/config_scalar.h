@@ -15,10 +15,10 @@ namespace mobius {
 
 bool read_boolean(std::string_view text);
 
-// Exact: a value that is not whole, or does not fit in 64 bits, is an error, never rounded.
+/// Exact: a value that is not whole, or does not fit in 64 bits, is an error, never rounded.
 std::int64_t read_integer(std::string_view text);
 
-// The double nearest to the text. Overflow and underflow to zero are errors.
+/// The double nearest to the text. Overflow and underflow to zero are errors.
 double read_number(std::string_view text);
 
 }  // namespace mobius

@@ -7,16 +7,16 @@
 
 namespace mobius {
 
-// The values of all members as YAML, in the order of description. It reads back to the identical
-// values (doubles have the fewest digits that do), and YAML 1.1 and 1.2 readers agree about it.
+/// The values of all members as YAML, in the order of description. It reads back to the identical
+/// values (doubles have the fewest digits that do), and YAML 1.1 and 1.2 readers agree about it.
 std::string to_yaml(const Schema& schema);
 
-// One value as it stands in to_yaml: "3", "1.0e-04", "null", "[1, 2]", "\"no\"".
+/// One value as it stands in to_yaml: "3", "1.0e-04", "null", "[1, 2]", "\"no\"".
 std::string to_yaml(const OptionValue& value);
 
-// Every key with type, default, range and meaning, a line each under a title per section. A section
-// that chooses among kinds is followed by the keys of each of its kinds. For a schema that nothing
-// has been read into: the default of a list of sections is what it holds now.
+/// Every key with type, default, range and meaning, a line each under a title per section. A
+/// section that chooses among kinds is followed by the keys of each of its kinds. For a schema that
+/// nothing has been read into: the default of a list of sections is what it holds now.
 std::string help_text(const Schema& schema);
 
 }  // namespace mobius
