@@ -32,7 +32,7 @@ void require_pairs_for_rope(const ModelOptions& model) {
 
 void ModelOptions::describe(Schema& schema) {
   schema.field("d_model", d_model, "width of the residual stream").positive();
-  schema.field("n_layers", n_layers, "number of blocks").positive();
+  schema.field("n_layers", n_layers, "number of blocks").positive().at_most(4096);
   schema.field("n_heads", n_heads, "attention heads; divides d_model").positive();
   schema
       .field("n_kv_heads", n_kv_heads,

@@ -96,6 +96,9 @@ void TrainOptions::describe(Schema& schema) {
 void EvalOptions::describe(Schema& schema) {
   schema.field("every", every, "steps between passes over the test sequences; 0: at the end alone")
       .non_negative();
+  schema.field(
+      "diagnostics", diagnostics,
+      "write entropy of the weights, alpha and tau of every head, on the first test batch");
 }
 
 void CheckpointOptions::describe(Schema& schema) {

@@ -54,6 +54,7 @@ struct TrainOptions {
 
 struct EvalOptions {
   std::int64_t every = 100;  ///< steps; 0: at the end alone
+  bool diagnostics = false;  ///< write what each attention head says about itself
 
   void describe(Schema& schema);
 };

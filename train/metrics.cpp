@@ -35,6 +35,19 @@ Json scores_json(const std::vector<std::pair<std::string, Score>>& groups) {
   return result;
 }
 
+// One object a layer, with a number a head.
+Json diagnostics_json(const std::vector<AttentionDiagnostics>& layers) {
+  Json result = Json::array();
+  for (const AttentionDiagnostics& layer : layers) {
+    Json object = Json::object();
+    if (!layer.entropy.empty()) object["entropy"] = layer.entropy;
+    if (!layer.alpha.empty()) object["alpha"] = layer.alpha;
+    if (!layer.tau.empty()) object["tau"] = layer.tau;
+    result.push_back(std::move(object));
+  }
+  return result;
+}
+
 Json to_json(const MetricsLine& line) {
   Json object = {
       {"step", line.step}, {"split", line.split}, {"loss", line.loss}, {"accuracy", line.accuracy}};
@@ -43,6 +56,7 @@ Json to_json(const MetricsLine& line) {
   put(object, "tokens_per_s", line.tokens_per_s);
   put(object, "share_beyond_resolution", line.share_beyond_resolution);
   if (line.groups.size() > 1) object["groups"] = scores_json(line.groups);
+  if (!line.attention.empty()) object["attention"] = diagnostics_json(line.attention);
   return object;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "nn/attention/attention.h"
 #include "train/score.h"
 
 namespace mobius {
@@ -25,6 +26,7 @@ struct MetricsLine {
   std::optional<double> tokens_per_s;
   std::optional<double> share_beyond_resolution;
   std::vector<std::pair<std::string, Score>> groups;  ///< by name; written where there are several
+  std::vector<AttentionDiagnostics> attention = {};   ///< one a layer; left out where empty
 };
 
 /// Appends to a run's metrics.jsonl, a whole line at a time.

@@ -229,6 +229,10 @@ void Trainer::report_step() {
 bool Trainer::evaluate_and_log() {
   evaluation_ = evaluate(*experiment_.model, *experiment_.task, config_.train.micro_batch_size());
   const Score& total = evaluation_->total;
+  std::vector<AttentionDiagnostics> attention;
+  if (config_.eval.diagnostics) {
+    attention = diagnose(*experiment_.model, *experiment_.task, config_.train.micro_batch_size());
+  }
   if (record_.evaluated_step != step_) {  // else a resumed run has its line already
     metrics_->write({.step = step_,
                      .split = "test",
@@ -238,7 +242,8 @@ bool Trainer::evaluate_and_log() {
                      .grad_norm = {},
                      .tokens_per_s = {},
                      .share_beyond_resolution = evaluation_->share_beyond_resolution,
-                     .groups = named_groups()});
+                     .groups = named_groups(),
+                     .attention = std::move(attention)});
     progress_.say(fmt::format("step {}/{}  test loss {:.4f}  test accuracy {:.2f}%", step_,
                               config_.train.max_steps, total.loss(), 100 * total.accuracy()));
     note_test_score(total);
