@@ -78,7 +78,7 @@ class Backend {
   virtual void copy_to_host(const Tensor& source, void* host) = 0;
   virtual void copy_from_host(const void* host, const Tensor& out) = 0;
   virtual void fill(const Tensor& out, double value) = 0;  // strided
-  virtual void arange(const Tensor& out) = 0;
+  virtual void arange(const Tensor& out) = 0;              // 0, 1, 2, ...
   /// Element i of a real tensor comes from Philox block i / 4 (f32) or i / 2 (f64) of the stream.
   virtual void random_uniform(RngKey key, double low, double high, const Tensor& out) = 0;
   virtual void random_normal(RngKey key, double mean, double stddev, const Tensor& out) = 0;
@@ -130,7 +130,7 @@ class Backend {
 
   // ---- softmax over the last dimension
   /// weights[..., n_q, n_k] = softmax_j(scale * scores) over the keys that the mask allows; 0
-  /// elsewhere; a row that sees no key is 0.
+  /// elsewhere; a row that sees no key is 0. The mask has no window, stride or n_global.
   virtual void masked_softmax(const Tensor& scores, double scale, const AttentionMask& mask,
                               const Tensor& weights) = 0;
   /// grad_scores = scale * weights * (grad - sum_j grad weights).

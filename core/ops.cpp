@@ -1,8 +1,6 @@
 #include "core/ops.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 
 #include "core/ops_checks.h"
 

@@ -1,6 +1,6 @@
 // Operations on tensors, without gradients: they check shapes and types, allocate the result, and
 // call the backend of the operands' device. Errors: ShapeError naming the op and the shapes.
-// Differentiable versions of the same names live in autograd/ops.h.
+// Formulas: core/backend.h. Differentiable versions of the same names: autograd/ops.h.
 #pragma once
 
 #include <vector>
@@ -116,7 +116,7 @@ Tensor gather_rows(const Tensor& table, const Tensor& index);
 /// A zero table[n_rows, D] with rows[index..., D] added at their index.
 Tensor scatter_add_rows(const Tensor& rows, const Tensor& index, std::int64_t n_rows);
 
-constexpr std::int64_t ignored_label = -100;
+constexpr std::int64_t ignored_label = -100;  // counts neither in losses nor in gradients
 
 struct CrossEntropyResult {
   Tensor losses;       // [R] f64, 0 where ignored

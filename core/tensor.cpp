@@ -1,7 +1,6 @@
 #include "core/tensor.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/backend.h"
 

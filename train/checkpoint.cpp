@@ -4,7 +4,6 @@
 #include <hdf5.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <set>
 #include <span>

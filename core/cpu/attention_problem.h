@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "core/attention.h"
 #include "core/cpu/rows.h"
@@ -35,11 +34,11 @@ struct TileKeys {
   const std::uint8_t* allowed;
 };
 
-/// Which keys each query sees; the meaning of AttentionMask in one place.
+/// Which keys each query sees, tile by tile: an AttentionMask as the fused kernels read it.
 class Visibility {
  public:
   Visibility(const AttentionMask& mask, const Shape& scores)
-      : mask_(mask), shift_(scores[3] - scores[2]), n_k_(scores[3]), heads_(scores[1]) {
+      : mask_(mask), shift_(scores[3] - scores[2]), n_k_(scores[3]) {
     if (!mask.mask.defined()) return;
     given_ = mask.mask.expand(scores);
     bytes_ = given_.data<std::uint8_t>();
@@ -100,7 +99,7 @@ class Visibility {
  private:
   bool is_band() const { return mask_.window > 0 && mask_.stride == 0 && mask_.n_global == 0; }
   AttentionMask mask_;
-  std::int64_t shift_, n_k_, heads_;
+  std::int64_t shift_, n_k_;
   Tensor given_;
   const std::uint8_t* bytes_ = nullptr;
 };

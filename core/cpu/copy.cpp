@@ -5,7 +5,6 @@
 // Buffers: source and out must not overlap, unless both are the same dense view.
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "core/cpu/cpu_backend.h"
 #include "core/cpu/grain.h"

@@ -1,4 +1,5 @@
-// An AttentionMask seen query by query.
+// An AttentionMask seen query by query, but for its pattern (window, stride, n_global): who has one
+// asks AttentionMask::pattern_sees too, or is given it within `mask`.
 #pragma once
 
 #include <algorithm>

@@ -11,10 +11,8 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <memory>
-#include <type_traits>
 
 #include "core/cpu/cpu_backend.h"
 #include "core/parallel.h"

@@ -1,5 +1,4 @@
 // Special functions, element by element in double.
-#include <algorithm>
 
 #include "core/cpu/cpu_backend.h"
 #include "core/cpu/hyp2f1.h"
