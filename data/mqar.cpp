@@ -62,7 +62,7 @@ class Generator {
     value_sampler_.draw(rng, values_);
     gap_sampler_.draw(rng, gaps_);
     std::fill(inputs.begin(), inputs.end(), empty_token);
-    std::fill(labels.begin(), labels.end(), kIgnored);
+    std::fill(labels.begin(), labels.end(), ignored_label);
     const std::size_t context = 2 * keys_.size();
     for (std::size_t p = 0; p < keys_.size(); ++p) {
       const std::int32_t key = 1 + keys_[p], value = first_value_ + values_[p];

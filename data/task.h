@@ -17,20 +17,17 @@
 #include <string_view>
 #include <vector>
 
-#include "core/tensor.h"
+#include "core/ops.h"
 
 namespace mobius {
 
 class Schema;
 
-/// Label of a position that counts neither in the loss nor in the accuracy.
-inline constexpr std::int32_t kIgnored = -100;
-
 /// Sequences of one length, in host memory. Labels are aligned with inputs: labels[b, t] is what a
 /// model that has read inputs[b, 0..t] should say, so nothing downstream shifts them again.
 struct Batch {
   Tensor inputs;  ///< i32 [batch, n], in [0, vocab_size)
-  Tensor labels;  ///< i32 [batch, n], in [0, vocab_size) or kIgnored
+  Tensor labels;  ///< i32 [batch, n], in [0, vocab_size) or ignored_label
   /// u8 [batch, n]: 1 where the position counts in the accuracy. Undefined: wherever it is
   /// labelled.
   Tensor scored;

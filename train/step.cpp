@@ -12,7 +12,7 @@ bool is_finite(const Tensor& tensor) { return std::isfinite(sum_of_squares(tenso
 
 std::int64_t count_labels(const Tensor& labels) {
   std::int64_t count = 0;
-  for (const std::int32_t label : labels.to_vector<std::int32_t>()) count += label != kIgnored;
+  for (const std::int32_t label : labels.to_vector<std::int32_t>()) count += label != ignored_label;
   return count;
 }
 

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr double kRecalled = 0.99;  // the accuracy whose step the summary names
+constexpr double recalled = 0.99;  // the accuracy whose step the summary names
 
 template <typename T>
 void put(std::map<std::string, double>& values, const char* name, const std::optional<T>& value) {
@@ -253,7 +253,7 @@ bool Trainer::evaluate_and_log() {
 
 void Trainer::note_test_score(const Score& score) {
   record_.evaluated_step = step_;
-  if (!record_.steps_to_99 && score.accuracy() >= kRecalled) record_.steps_to_99 = step_;
+  if (!record_.steps_to_99 && score.accuracy() >= recalled) record_.steps_to_99 = step_;
   const Metric metric = config_.checkpoint.metric;
   const double value = value_of(metric, score);
   if (record_.best_value && !is_better(metric, value, *record_.best_value)) return;

@@ -36,7 +36,7 @@ double accuracy(const Batch& batch, Predict predict) {
   for (std::size_t row = 0; row < rows.size(); ++row)
     for (std::size_t t = 0; t < n; ++t) {
       const std::int32_t label = rows[row].labels[t];
-      if (label == kIgnored || (scored && scored[row * n + t] == 0)) continue;
+      if (label == ignored_label || (scored && scored[row * n + t] == 0)) continue;
       ++counted;
       right += predict(rows[row], t) == label;
     }

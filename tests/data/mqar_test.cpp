@@ -44,7 +44,7 @@ bool contains(const std::vector<std::int32_t>& keys, std::int32_t token) {
 }
 
 bool is_filler(const Sequence& row, std::int64_t n_pairs, std::size_t t) {
-  return t >= static_cast<std::size_t>(2 * n_pairs) && row.labels[t] == kIgnored;
+  return t >= static_cast<std::size_t>(2 * n_pairs) && row.labels[t] == ignored_label;
 }
 
 // ---- every sequence keeps the rules, for every filler and several sizes
@@ -78,8 +78,8 @@ TEST_P(MqarRules, StartsWithPairsOfDistinctKeysAndDistinctValues) {
     for (std::int64_t p = 0; p < n_pairs; ++p) {
       keys.insert(row.inputs[2 * p]);
       values.insert(row.inputs[2 * p + 1]);
-      EXPECT_EQ(row.labels[2 * p], kIgnored);
-      EXPECT_EQ(row.labels[2 * p + 1], kIgnored);
+      EXPECT_EQ(row.labels[2 * p], ignored_label);
+      EXPECT_EQ(row.labels[2 * p + 1], ignored_label);
     }
     EXPECT_EQ(keys.size(), static_cast<std::size_t>(n_pairs));
     EXPECT_EQ(values.size(), static_cast<std::size_t>(n_pairs));
@@ -95,7 +95,7 @@ TEST_P(MqarRules, AsksForEveryKeyOnceAndLabelsItsValue) {
   for (const Sequence& row : rows()) {
     std::multiset<std::int32_t> asked;
     for (std::size_t t = 0; t < row.inputs.size(); ++t) {
-      if (row.labels[t] == kIgnored) continue;
+      if (row.labels[t] == ignored_label) continue;
       EXPECT_GE(t, static_cast<std::size_t>(2 * n_pairs));
       EXPECT_EQ(t % 2, 0u);
       asked.insert(row.inputs[t]);
@@ -313,7 +313,7 @@ TEST(MqarMixture, StepsShareTheWeightsAndEachHasOneSize) {
     EXPECT_EQ(batch.inputs.size(1), batch.group == 2 ? 128 : 64);
     const std::int64_t pairs = std::vector{4, 8, 16}[batch.group];
     for (const Sequence& row : rows_of(batch))
-      EXPECT_EQ(std::count(row.labels.begin(), row.labels.end(), kIgnored),
+      EXPECT_EQ(std::count(row.labels.begin(), row.labels.end(), ignored_label),
                 batch.inputs.size(1) - pairs);
   }
 }
@@ -354,7 +354,7 @@ TEST(Mqar, KnownSequence) {
   const std::vector<Sequence> rows = rows_of(options.build(123)->sequences(Split::test, 0, 7, 1));
   EXPECT_THAT(rows[0].inputs,
               testing::ElementsAre(5, 57, 15, 34, 57, 54, 60, 32, 1, 11, 15, 0, 22, 62, 5, 22));
-  std::vector<std::int32_t> labels(16, kIgnored);
+  std::vector<std::int32_t> labels(16, ignored_label);
   labels[10] = 34;
   labels[14] = 57;
   EXPECT_EQ(rows[0].labels, labels);

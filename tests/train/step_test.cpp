@@ -32,7 +32,7 @@ Batch uneven_batch() {
     for (std::int64_t t = 0; t < kLength; ++t) {
       inputs.push_back(static_cast<std::int32_t>(rng.below(kVocab)));
       const bool is_labelled = row < kSequences - 4 && t <= row % kLength;
-      labels.push_back(is_labelled ? static_cast<std::int32_t>(rng.below(kVocab)) : kIgnored);
+      labels.push_back(is_labelled ? static_cast<std::int32_t>(rng.below(kVocab)) : ignored_label);
     }
   }
   const Shape shape{kSequences, kLength};
@@ -86,7 +86,7 @@ TEST(Accumulation, DoesNotChangeTheGradientInSinglePrecision) {
 TEST(Accumulation, OfABatchWithoutLabelsIsZero) {
   const auto model = make_model(DType::f64);
   Batch batch = uneven_batch();
-  batch.labels.fill(kIgnored);
+  batch.labels.fill(ignored_label);
   const Score score = accumulate_gradients(*model, batch, 4, 1, 1);
   EXPECT_EQ(score.loss(), 0);
   EXPECT_EQ(gradient_norm(trained_parameters(*model)), 0);
