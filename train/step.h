@@ -44,12 +44,12 @@ struct Evaluation {
   std::vector<Score> groups;  ///< in the order of Task::groups()
   std::optional<double> share_beyond_resolution;
 };
+/// All test sequences, in batches of batch_size. Draws no random number.
+Evaluation evaluate(const LanguageModel& model, const Task& task, std::int64_t batch_size);
+
 /// What every attention layer says about itself on the first batch_size test sequences. The
 /// entropies take the explicit weights, n^2 a head, for this one pass.
 std::vector<AttentionDiagnostics> diagnose(const LanguageModel& model, const Task& task,
                                            std::int64_t batch_size);
-
-/// All test sequences, in batches of batch_size. Draws no random number.
-Evaluation evaluate(const LanguageModel& model, const Task& task, std::int64_t batch_size);
 
 }  // namespace mobius

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "run_comparison.h"
+#include "tests/e2e/run_comparison.h"
 
 namespace mobius {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "run_comparison.h"
+#include "tests/e2e/run_comparison.h"
 
 namespace mobius {
 namespace {

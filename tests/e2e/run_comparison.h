@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "process.h"
+#include "tests/e2e/process.h"
 #include "train/experiment.h"
 
 namespace mobius {

@@ -1,5 +1,5 @@
 #include "core/error.h"
-#include "operations.h"
+#include "tests/golden/operations.h"
 
 namespace mobius::golden {
 

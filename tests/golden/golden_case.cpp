@@ -1,4 +1,4 @@
-#include "golden_case.h"
+#include "tests/golden/golden_case.h"
 
 #include <hdf5.h>
 

@@ -11,7 +11,7 @@
 #include "autograd/ops.h"
 #include "core/error.h"
 #include "core/ops.h"
-#include "operations.h"
+#include "tests/golden/operations.h"
 
 namespace mobius::golden {
 

@@ -1,4 +1,4 @@
-#include "operations.h"
+#include "tests/golden/operations.h"
 
 #include <optional>
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "autograd/variable.h"
-#include "golden_case.h"
+#include "tests/golden/golden_case.h"
 
 namespace mobius::golden {
 

@@ -11,7 +11,7 @@
 #include <csignal>
 #include <cstring>
 
-#include "run_fixture.h"
+#include "tests/train/run_fixture.h"
 #include "train/checkpoint_seal.h"
 
 namespace mobius {

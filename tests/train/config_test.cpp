@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "run_fixture.h"
+#include "tests/train/run_fixture.h"
 
 namespace mobius {
 namespace {
@@ -32,8 +32,8 @@ TEST_F(ConfigTest, ReadsSectionsAndDefaults) {
 TEST_F(ConfigTest, ResolvedYamlReadsBackToItself) {
   const std::vector<std::string> overrides = {
       "task={name: mqar, mixture: [{seq_len: 16, n_pairs: 2, weight: 0.1}]}",
-      "attention.kind=conformal",
-      "train.clip_grad_norm=null", "optimizer.betas=[0.5, 0.123456789012345]"};
+      "attention.kind=conformal", "train.clip_grad_norm=null",
+      "optimizer.betas=[0.5, 0.123456789012345]"};
   const std::string text = resolved_yaml(*config_of(kTinyRun, overrides, known_));
   EXPECT_EQ(resolved_yaml(*parse_config(text, "resolved", known_)), text);
   EXPECT_THAT(text, AllOf(HasSubstr("0.123456789012345"), HasSubstr("clip_grad_norm: null")));
@@ -80,10 +80,9 @@ TEST_F(ConfigTest, RefusesOptionsWithoutEffect) {
 
 TEST_F(ConfigTest, ListsChanges) {
   const auto before = config_of(kTinyRun, {"task={name: mqar}"}, known_);
-  const auto after =
-      config_of(kTinyRun,
-                {"optimizer.lr=0.25", "task={name: mqar, mixture: [{seq_len: 16, n_pairs: 2}]}"},
-                known_);
+  const auto after = config_of(
+      kTinyRun, {"optimizer.lr=0.25", "task={name: mqar, mixture: [{seq_len: 16, n_pairs: 2}]}"},
+      known_);
   std::vector<std::string> found;
   for (const ConfigChange& change : changes(*before, *after)) {
     found.push_back(change.key + ": " + change.before + " -> " + change.after);

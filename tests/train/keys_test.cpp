@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "run_fixture.h"
+#include "tests/train/run_fixture.h"
 #include "train/config_writer.h"
 
 namespace mobius {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "run_fixture.h"
+#include "tests/train/run_fixture.h"
 
 namespace mobius {
 namespace {

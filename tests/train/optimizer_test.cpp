@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/schema.h"
-#include "run_fixture.h"
+#include "tests/train/run_fixture.h"
 #include "train/experiment.h"
 
 namespace mobius {

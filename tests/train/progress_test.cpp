@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "run_fixture.h"
+#include "tests/train/run_fixture.h"
 
 namespace mobius {
 namespace {

@@ -1,12 +1,14 @@
-// The configurations in configs/ are ones this program accepts.
+// The configurations in configs/ and in the README are ones this program accepts.
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <string>
 
-#include "run_fixture.h"
+#include "tests/train/run_fixture.h"
 #include "train/config_reader.h"
 #include "train/experiment.h"
+#include "train/file.h"
 
 namespace mobius {
 namespace {
@@ -32,6 +34,19 @@ TEST(ShippedConfigs, AreAccepted) {
     }
   }
   EXPECT_GE(files, 4);
+}
+
+TEST(ShippedConfigs, TheOneThatTheReadmeExplainsIsAccepted) {
+  const std::string readme = read_whole_file(fs::path(MOBIUS_SOURCE_DIR) / "README.md");
+  const std::string fence = "```yaml\n";
+  const std::size_t begin = readme.find(fence);
+  ASSERT_NE(begin, std::string::npos);
+  const std::size_t text = begin + fence.size();
+  const std::string yaml = readme.substr(text, readme.find("```", text) - text);
+  const Registries known;
+  const auto config = parse_config(yaml, "README.md", known);
+  EXPECT_EQ(config->attention.name, "conformal");
+  EXPECT_NO_THROW(build_experiment(*config));
 }
 
 TEST(ShippedConfigs, RecallHasThePublishedSize) {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "core/ops.h"
-#include "run_fixture.h"
+#include "tests/train/run_fixture.h"
 #include "train/experiment.h"
 
 namespace mobius {

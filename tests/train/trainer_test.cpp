@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/backend.h"
-#include "run_fixture.h"
+#include "tests/train/run_fixture.h"
 
 namespace mobius {
 namespace {
