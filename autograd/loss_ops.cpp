@@ -16,11 +16,15 @@ struct Labelled {
   Tensor labels;
 };
 
-Labelled find_labelled(const Tensor& labels) {
+// Here, where positions are still those of the caller, a label outside [0, vocab) is refused.
+Labelled find_labelled(std::string_view op, const Tensor& labels, std::int64_t vocab) {
   const std::vector<std::int64_t> values = labels.to_vector<std::int64_t>();
   std::vector<std::int64_t> positions, kept;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i] == ignored_label) continue;
+    if (values[i] < 0 || values[i] >= vocab) {
+      throw Error("{}: label {} at position {} is outside [0, {})", op, values[i], i, vocab);
+    }
     positions.push_back(static_cast<std::int64_t>(i));
     kept.push_back(values[i]);
   }
@@ -58,7 +62,7 @@ LossResult cross_entropy(const Variable& logits, const Tensor& labels, double no
     throw ShapeError("cross_entropy: logits {} and labels {}: expected [R, V] and [R]",
                      to_string(logits.shape()), to_string(labels.shape()));
   }
-  const Labelled labelled = find_labelled(labels);
+  const Labelled labelled = find_labelled("cross_entropy", labels, logits.size(1));
   const double count = divisor(normalizer, labelled.labels.numel());
   CrossEntropyResult result =
       cross_entropy(gather_rows(logits.data(), labelled.positions), labelled.labels);
@@ -75,14 +79,14 @@ LossResult cross_entropy(const Variable& logits, const Tensor& labels, double no
 
 LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
                                 const Tensor& labels, double normalizer) {
+  constexpr std::string_view op = "linear_cross_entropy";
   if (weight.ndim() != 2 || hidden.ndim() == 0 || hidden.size(-1) != weight.size(1) ||
       hidden.numel() / std::max<std::int64_t>(hidden.size(-1), 1) != labels.numel()) {
-    throw ShapeError(
-        "linear_cross_entropy: hidden {}, weight {}, labels {}: expected [..., D], "
-        "[V, D], [...]",
-        to_string(hidden.shape()), to_string(weight.shape()), to_string(labels.shape()));
+    throw ShapeError("{}: hidden {}, weight {}, labels {}: expected [..., D], [V, D], [...]", op,
+                     to_string(hidden.shape()), to_string(weight.shape()),
+                     to_string(labels.shape()));
   }
-  const Labelled labelled = find_labelled(labels);
+  const Labelled labelled = find_labelled(op, labels, weight.size(0));
   const std::int64_t n_rows = labelled.labels.numel();
   const double count = divisor(normalizer, n_rows);
   const bool wants_grad = grad_enabled() && (hidden.requires_grad() || weight.requires_grad());
@@ -114,7 +118,6 @@ LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
     grad_weight.scale_(1 / count);
   }
 
-  constexpr std::string_view op = "linear_cross_entropy";
   Variable loss = record(
       op, {hidden, weight}, scalar(loss_sum / count, rows),
       [grad_rows, grad_weight, positions = labelled.positions, shape = hidden.shape()](

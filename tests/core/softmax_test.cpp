@@ -111,7 +111,8 @@ TYPED_TEST(Softmax, NaNStaysInItsRow) {
   for (const std::int64_t at : {0, 3, 16, 18}) {
     std::vector<T> values = testing::random_values<T>(2 * 19, -1, 1, 1);
     values[static_cast<std::size_t>(at)] = nan;
-    const std::vector<T> got = masked_softmax(Tensor::from(values, {2, 19}), 1, {}).template to_vector<T>();
+    const std::vector<T> got =
+        masked_softmax(Tensor::from(values, {2, 19}), 1, {}).template to_vector<T>();
     for (std::size_t j = 0; j < 19; ++j) {
       EXPECT_TRUE(std::isnan(got[j])) << at << " " << j;
       EXPECT_FALSE(std::isnan(got[19 + j])) << at << " " << j;
