@@ -5,10 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "bench/peak_memory.h"
 #include "core/parallel.h"
 #include "data/mqar.h"
 #include "nn/attention/attention.h"
@@ -45,15 +45,6 @@ Arguments parse(int argc, char** argv) {
     std::exit(app.exit(error));
   }
   return a;
-}
-
-// Peak resident memory of this process in MiB.
-double peak_mb() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024;
-  }
-  return 0;
 }
 
 std::unique_ptr<Task> make_task(const Arguments& a) {

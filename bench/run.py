@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""Runs every benchmark: the Google Benchmark suites, then one training step of Mobius beside the same step in PyTorch.
+"""Runs every benchmark: the Google Benchmark suites, then one training step, then attention alone, of Mobius beside the
+same in PyTorch.
 
     python3 bench/run.py --build build                    # all of it (`make bench`)
     python3 bench/run.py --only step --rounds 5           # the training step alone
+    python3 bench/run.py --only attention --rounds 1      # every kind of attention
     MOBIUS_PEER_PYTHON=/path/to/venv/bin/python3 make bench
 
-Every contender of the training step is a program that takes the sizes as options and prints one JSON object on its last
-line: name, ms (median time of a step), ms_min, peak_mb (peak resident memory of the process); bench/README.md has the
-whole contract. They take turns, a fresh process each, for several rounds; the table shows the median of the rounds'
-medians, the fastest step of all, and Mobius's advantage by both. The machine is given up to --wait-s seconds to come to
-rest before each. PyTorch is run at the settings that its tuning guide recommends.
+Every contender is a program that takes the sizes as options and prints one JSON object on its last line: name, ms (median
+time of a call), ms_min, peak_mb (peak resident memory of the process); bench/README.md has the whole contract. They take
+turns, a fresh process each, for several rounds; the tables show the median of the rounds' medians, the fastest call of
+all, and Mobius's advantage. The machine is given up to --wait-s seconds to come to rest before each. PyTorch is run at the
+settings that its tuning guide recommends.
 """
 import argparse
 import ctypes.util
+import functools
 import glob
 import json
 import os
@@ -26,7 +29,11 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SIZES = {"vocab": 8192, "d-model": 128, "layers": 2, "heads": 1, "seq-len": 256, "pairs": 16, "batch": 64}
-PEERS = [("--head", "all"), ("--head", "all", "--compile"), ("--head", "labelled"), ("--head", "labelled", "--compile")]
+STEP_PEERS = [("--head", "all"), ("--head", "all", "--compile"), ("--head", "labelled"), ("--head", "labelled", "--compile")]
+ATTENTION_SIZES = {"batch": 4, "heads": 8, "head-dim": 64}
+KERNELS = ("softmax", "conformal", "conformal_none", "conformal_empirical", "w2", "w2_overlap", "linear", "performer",
+           "sparse_local", "sparse_strided", "sparse_topk")
+EXPLICIT = ("conformal", "w2", "linear")  # the kernels that have a peer in explicit PyTorch, eager and compiled
 
 
 def cores():
@@ -95,47 +102,67 @@ def torch_version(python):
     return probe.stdout.strip() if probe.returncode == 0 else None
 
 
-def contenders(args):
-    """(command, environment) of Mobius and of each PyTorch setting; says what is skipped, and why."""
-    sizes = [text for key in SIZES for text in (f"--{key}", str(getattr(args, key.replace("-", "_"))))]
-    ours = pathlib.Path(args.build) / "bench" / "mqar_step"
-    if ours.exists():
-        yield [str(ours), *sizes], {**os.environ, "OMP_NUM_THREADS": str(cores())}
-    else:
-        print(f"skipped: Mobius's own step ({ours} is not built)")
-
+@functools.cache
+def peer_python():
+    """The interpreter that has PyTorch, or None; says which, or that it is skipped."""
     python = os.environ.get("MOBIUS_PEER_PYTHON", "python3")
     version = torch_version(python)
     if version is None:
         print(f"skipped: PyTorch ({python} cannot import torch; MOBIUS_PEER_PYTHON names another interpreter)")
-        return
+        return None
     jemalloc = find_jemalloc()
     print(f"PyTorch {version}, " + (f"with {jemalloc}" if jemalloc else
           "WITHOUT jemalloc, which makes it slower: install libjemalloc2 for a fair comparison"))
-    for options in PEERS:
-        yield [python, str(HERE / "peers" / "mqar_step.py"), *sizes, *options], peer_environment(jemalloc)
+    return python
 
 
-def measure(args):
-    """Runs the contenders in turn for all rounds; returns name -> list of their results, and whether all succeeded."""
-    runs = list(contenders(args))
-    results, good = {}, True
+def contenders(build, program, ours, peers):
+    """(command, environment) of Mobius's `program` with each list of options in `ours`, and of the PyTorch program of the
+    same name with each in `peers`; says what is skipped, and why."""
+    path = pathlib.Path(build) / "bench" / program
+    if path.exists():
+        for options in ours:
+            yield [str(path), *options], {**os.environ, "OMP_NUM_THREADS": str(cores())}
+    else:
+        print(f"skipped: Mobius's own ({path} is not built)")
+    python = peer_python()
+    for options in peers if python else ():
+        yield [python, str(HERE / "peers" / f"{program}.py"), *options], peer_environment(find_jemalloc())
+
+
+def options_of(sizes):
+    return [text for key, value in sizes.items() for text in (f"--{key}", str(value))]
+
+
+def measure(args, runs, key_of):
+    """Takes turns for all rounds; returns key_of(result) -> list of the results, and whether all succeeded. A contender
+    that fails once is left out of the later rounds."""
+    runs, results, failed = list(runs), {}, set()
     for number in range(args.rounds):
-        for command, environment in runs:
+        for index, (command, environment) in enumerate(runs):
+            if index in failed:
+                continue
             wait_quiet(args.wait_s)
             result = run_contender(command, environment)
-            good = good and result is not None
-            if result:
-                results.setdefault(result["name"], []).append(result)
-                disturbed = f"  (others used {result['others']} cores)" if result["others"] > 0.2 else ""
-                print(f"round {number + 1}/{args.rounds}  {result['name']}: {result['ms']:.1f} ms{disturbed}", flush=True)
-    return results, good
+            if result is None:
+                failed.add(index)
+                continue
+            key = key_of(result)
+            results.setdefault(key, []).append(result)
+            disturbed = f"  (others used {result['others']} cores)" if result["others"] > 0.2 else ""
+            label = key if isinstance(key, str) else " ".join(map(str, key))
+            print(f"round {number + 1}/{args.rounds}  {label}: {result['ms']:.1f} ms{disturbed}", flush=True)
+    return results, not failed
 
 
-def print_table(results):
+def summary(runs):
+    """(median ms, fastest ms, peak MiB) of one contender's rounds."""
+    return (statistics.median(r["ms"] for r in runs), min(r["ms_min"] for r in runs), max(r["peak_mb"] for r in runs))
+
+
+def print_step_table(results):
     """One row a contender; the ratios say how many times Mobius's time and memory the contender needs."""
-    rows = {name: (statistics.median(r["ms"] for r in runs), min(r["ms_min"] for r in runs),
-                   max(r["peak_mb"] for r in runs)) for name, runs in results.items()}
+    rows = {name: summary(runs) for name, runs in results.items()}
     ours = rows.get("Mobius")
     width = max((len(name) for name in rows), default=0)
     print(f"\n{'':{width}}  {'median ms':>10}  {'best ms':>8}  {'peak MiB':>8}" +
@@ -148,15 +175,63 @@ def print_table(results):
 
 
 def run_step(args):
-    """The training step of every contender; False where one fails."""
+    """The training step of every contender; False where one fails, and the results."""
+    step = {key: getattr(args, key.replace("-", "_")) for key in SIZES}
     print("== one training step on multi-query associative recall: " +
-          ", ".join(f"{key} {getattr(args, key.replace('-', '_'))}" for key in SIZES) + f", {cores()} threads")
-    results, good = measure(args)
+          ", ".join(f"{key} {value}" for key, value in step.items()) + f", {cores()} threads")
+    sizes = options_of(step)
+    runs = contenders(args.build, "mqar_step", [sizes], [[*sizes, *options] for options in STEP_PEERS])
+    results, good = measure(args, runs, lambda result: result["name"])
     if results:
-        print_table(results)
-    if args.json:
-        pathlib.Path(args.json).write_text(json.dumps(results, indent=1) + "\n")
-    return good
+        print_step_table(results)
+    return good, results
+
+
+def attention_runs(args):
+    """The contenders of every length, the shortest first."""
+    for n in args.lengths:
+        sizes = options_of({**ATTENTION_SIZES, "seq-len": n})
+        ours = [[*sizes, "--kernel", kernel] for kernel in KERNELS]
+        peers = [[*sizes, "--kernel", "softmax"]]
+        for kernel in EXPLICIT:
+            peers += [[*sizes, "--kernel", kernel], [*sizes, "--kernel", kernel, "--compile"]]
+        yield from contenders(args.build, "attention", ours, peers)
+
+
+def print_attention_table(results):
+    """For each length and kernel, Mobius's row, and below it those of PyTorch, with how many times Mobius's time and memory
+    they need. Shares are of the fastest large matrix product of all of Mobius's processes."""
+    peak = max((r["matmul_gflop_s"] for runs in results.values() for r in runs if "matmul_gflop_s" in r), default=0)
+    if peak:
+        print(f"\nf32 peak, by a product of 2048 x 2048 matrices: {peak:.0f} GFLOP/s")
+    print(f"\n{'':>5}  {'':20}  {'median ms':>9}  {'best ms':>8}  {'peak MiB':>8}  {'of peak':>7}  {'/ softmax':>9}"
+          f"  {'x median':>8}  {'x best':>7}  {'x memory':>8}")
+    for n, kernel in dict.fromkeys((n, kernel) for n, kernel, _ in results):
+        ours = summary(results[n, kernel, "Mobius"]) if (n, kernel, "Mobius") in results else None
+        for name in ("Mobius", "PyTorch fused", "PyTorch eager", "PyTorch compiled"):
+            runs = results.get((n, kernel, name))
+            if not runs:
+                continue
+            row = summary(runs)
+            line = f"{n:5}  {kernel if name == 'Mobius' else '  ' + name:20}  {row[0]:9.2f}  {row[1]:8.2f}  {row[2]:8.0f}"
+            if name == "Mobius":
+                gflop, softmax = runs[0]["gflop"], results.get((n, "softmax", "Mobius"))
+                line += f"  {gflop / row[0] * 1e5 / peak:6.1f}%" if gflop else f"  {'-':>7}"
+                line += f"  {row[0] / summary(softmax)[0]:9.2f}" if softmax else ""
+            elif ours:
+                line += f"  {'':7}  {'':9}  {row[0] / ours[0]:8.2f}  {row[1] / ours[1]:7.2f}  {row[2] / ours[2]:8.2f}"
+            print(line)
+
+
+def run_attention(args):
+    """Every kind of attention at every length; False where one fails, and the results."""
+    print("== causal attention, forward and backward, f32: " +
+          ", ".join(f"{key} {value}" for key, value in ATTENTION_SIZES.items()) +
+          f", n {', '.join(map(str, args.lengths))}, {cores()} threads")
+    results, good = measure(args, attention_runs(args), lambda r: (r["n"], r["kernel"], r["name"]))
+    if results:
+        print_attention_table(results)
+    return good, {" ".join(map(str, key)): runs for key, runs in results.items()}
 
 
 def run_suites(args):
@@ -174,16 +249,26 @@ def run_suites(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build", help="the build folder")
-    parser.add_argument("--only", choices=("suites", "step"), help="leave the other part out")
+    parser.add_argument("--only", choices=("suites", "step", "attention"), help="leave the other parts out")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--wait-s", type=float, default=30.0)
     parser.add_argument("--json", help="also write every result to this file")
+    step = parser.add_argument_group("sizes of the training step")
     for key, value in SIZES.items():
-        parser.add_argument(f"--{key}", type=int, default=value)
+        step.add_argument(f"--{key}", type=int, default=value)
+    attention = parser.add_argument_group("attention")
+    attention.add_argument("--lengths", type=int, nargs="+", default=[256, 1024, 4096], help="of the sequences")
     args = parser.parse_args()
-    good = args.only == "step" or run_suites(args)
-    if args.only != "suites":
-        good &= run_step(args)
+    parts = [part for part in ("suites", "step", "attention") if args.only in (None, part)]
+    good, results = True, {}
+    if "suites" in parts:
+        good &= run_suites(args)
+    for part, run in (("step", run_step), ("attention", run_attention)):
+        if part in parts:
+            fine, results[part] = run(args)
+            good &= fine
+    if args.json:
+        pathlib.Path(args.json).write_text(json.dumps(results, indent=1) + "\n")
     sys.exit(0 if good else 1)
 
 

@@ -1,0 +1,234 @@
+// Attention alone, forward and backward, causal, f32: one kind of attention at one length, through
+// the functional forms in nn/attention/ with all the work around the kernel. Prints one JSON line;
+// see bench/README.md for the arguments, the contract, and the PyTorch peer.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/peak_memory.h"
+#include "core/ops.h"
+#include "core/parallel.h"
+#include "nn/attention/conformal.h"
+#include "nn/attention/linear.h"
+#include "nn/attention/performer.h"
+#include "nn/attention/softmax.h"
+#include "nn/attention/sparse.h"
+#include "nn/attention/w2.h"
+
+namespace {
+
+using namespace mobius;
+
+struct Arguments {
+  std::string kernel = "softmax";
+  std::int64_t batch = 4, heads = 8, head_dim = 64, seq_len = 1024;
+  double warm_s = 1, time_s = 2;
+};
+
+// A kind of attention, made ready for the sizes.
+struct Kernel {
+  std::int64_t qk_dim;  // width of queries and keys
+  double gflop;         // of the seven products over the visible pairs; 0: has none
+  std::function<Variable(const Variable& q, const Variable& k, const Variable& v)> attend;
+  std::vector<Variable> parameters = {};  // trained with q, k and v
+};
+
+const AttentionMask causal{.causal = true};
+
+double as_double(std::int64_t n) { return static_cast<double>(n); }
+
+// Scores take two products of the width of queries and keys forward, and dq, dk backward; so that
+// of the seven, four are qk_dim wide and three (out, dv, dw) head_dim. Two flop a multiply-add.
+double products_gflop(const Arguments& a, std::int64_t qk_dim, double pairs) {
+  return 2e-9 * as_double(a.batch * a.heads) * pairs * as_double(4 * qk_dim + 3 * a.head_dim);
+}
+
+// Half the square.
+double causal_pairs(const Arguments& a) { return as_double(a.seq_len * a.seq_len) / 2; }
+
+// One number a head.
+Variable per_head(const Arguments& a, double value) {
+  return Variable(Tensor::full({a.heads, 1, 1}, value), /*requires_grad=*/true);
+}
+
+Kernel softmax(const Arguments& a) {
+  return {.qk_dim = a.head_dim,
+          .gflop = products_gflop(a, a.head_dim, causal_pairs(a)),
+          .attend = [](const Variable& q, const Variable& k, const Variable& v) {
+            return softmax_attention(q, k, v, causal);
+          }};
+}
+
+// Newton's kernel, with the points in the ball made from q, k and a learned alpha.
+Kernel conformal(const Arguments& a, ConformalNormalize normalize) {
+  const ConformalKernel kernel = conformal_kernel(ConformalWeight::newton, a.head_dim);
+  const Variable alpha = per_head(a, 1);
+  return {.qk_dim = a.head_dim,
+          .gflop = products_gflop(a, a.head_dim, causal_pairs(a)),
+          .attend =
+              [=](const Variable& q, const Variable& k, const Variable& v) {
+                return conformal_attention(q, k, v, alpha, kernel, normalize, causal);
+              },
+          .parameters = {alpha}};
+}
+
+// From [mu ; raw sigma], with RoPE and a learned tau.
+Kernel w2(const Arguments& a) {
+  const Variable tau = per_head(a, 16);
+  return {.qk_dim = 2 * a.head_dim,
+          .gflop = products_gflop(a, 2 * a.head_dim, causal_pairs(a)),
+          .attend =
+              [=](const Variable& q, const Variable& k, const Variable& v) {
+                return w2_attention(gaussians_from(q), gaussians_from(k), v, tau, causal,
+                                    /*rope_base=*/10000);
+              },
+          .parameters = {tau}};
+}
+
+// As w2; its scores are products of the head dimension.
+Kernel w2_overlap(const Arguments& a) {
+  return {.qk_dim = 2 * a.head_dim,
+          .gflop = products_gflop(a, a.head_dim, causal_pairs(a)),
+          .attend = [](const Variable& q, const Variable& k, const Variable& v) {
+            return w2_overlap_attention(gaussians_from(q), gaussians_from(k), v, causal,
+                                        /*rope_base=*/10000);
+          }};
+}
+
+Kernel linear_kernel(const Arguments& a) {
+  return {.qk_dim = a.head_dim,
+          .gflop = 0,
+          .attend = [](const Variable& q, const Variable& k, const Variable& v) {
+            return elu_linear_attention(q, k, v, causal);
+          }};
+}
+
+Kernel performer(const Arguments& a) {
+  const Tensor omega =
+      orthogonal_gaussian(PerformerOptions().n_features, a.head_dim, {1, 5}, DType::f32);
+  return {.qk_dim = a.head_dim,
+          .gflop = 0,
+          .attend = [=](const Variable& q, const Variable& k, const Variable& v) {
+            return performer_attention(q, k, v, omega, causal);
+          }};
+}
+
+Kernel sparse(const Arguments& a, SparsePattern pattern) {
+  const SparseSelection selection{.pattern = pattern};
+  const double window = as_double(std::min(selection.window, a.seq_len));
+  const double pairs = window * (as_double(a.seq_len) - (window - 1) / 2);
+  return {.qk_dim = a.head_dim,
+          .gflop = pattern == SparsePattern::local ? products_gflop(a, a.head_dim, pairs) : 0,
+          .attend = [=](const Variable& q, const Variable& k, const Variable& v) {
+            return sparse_attention(q, k, v, selection, causal);
+          }};
+}
+
+using KernelFactory = std::function<Kernel(const Arguments&)>;
+
+KernelFactory conformal_by(ConformalNormalize normalize) {
+  return [=](const Arguments& a) { return conformal(a, normalize); };
+}
+
+KernelFactory sparse_by(SparsePattern pattern) {
+  return [=](const Arguments& a) { return sparse(a, pattern); };
+}
+
+std::map<std::string, KernelFactory> kernels() {
+  return {{"softmax", softmax},
+          {"conformal", conformal_by(ConformalNormalize::analytic)},
+          {"conformal_none", conformal_by(ConformalNormalize::none)},
+          {"conformal_empirical", conformal_by(ConformalNormalize::empirical)},
+          {"w2", w2},
+          {"w2_overlap", w2_overlap},
+          {"linear", linear_kernel},
+          {"performer", performer},
+          {"sparse_local", sparse_by(SparsePattern::local)},
+          {"sparse_strided", sparse_by(SparsePattern::strided)},
+          {"sparse_topk", sparse_by(SparsePattern::topk)}};
+}
+
+Arguments parse(int argc, char** argv) {
+  Arguments a;
+  std::vector<std::string> names;
+  for (const auto& [name, factory] : kernels()) names.push_back(name);
+  CLI::App app{"Times one kind of causal attention, forward and backward."};
+  app.add_option("--kernel", a.kernel)->check(CLI::IsMember(names));
+  app.add_option("--batch", a.batch);
+  app.add_option("--heads", a.heads);
+  app.add_option("--head-dim", a.head_dim);
+  app.add_option("--seq-len", a.seq_len);
+  app.add_option("--warm-s", a.warm_s, "warm up for at least this long, and two calls");
+  app.add_option("--time-s", a.time_s, "time calls for at least this long, and three of them");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::exit(app.exit(error));
+  }
+  return a;
+}
+
+double ms_of(const std::function<void()>& call) {
+  const auto start = std::chrono::steady_clock::now();
+  call();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+// Times of calls in ms, ascending: for at least `seconds`, and at least `least` of them.
+std::vector<double> time_calls(const std::function<void()>& call, double seconds,
+                               std::size_t least) {
+  std::vector<double> ms;
+  for (double spent = 0; ms.size() < least || spent < 1e3 * seconds;) {
+    ms.push_back(ms_of(call));
+    spent += ms.back();
+  }
+  std::sort(ms.begin(), ms.end());
+  return ms;
+}
+
+std::vector<double> time_attention(const Arguments& a, const Kernel& kernel) {
+  // [B, H, N, D] as a model has it: heads side by side in memory.
+  const auto heads = [&](std::int64_t width, std::uint64_t stream) {
+    return random_normal({a.batch, a.seq_len, a.heads, width}, 0, 1, {1, stream}).transpose(1, 2);
+  };
+  Variable q(heads(kernel.qk_dim, 1), true), k(heads(kernel.qk_dim, 2), true);
+  Variable v(heads(a.head_dim, 3), true);
+  const Tensor grad = heads(a.head_dim, 4);
+  std::vector<Variable> leaves = kernel.parameters;
+  leaves.insert(leaves.end(), {q, k, v});
+  const auto call = [&] {
+    for (Variable& leaf : leaves) leaf.zero_grad();
+    backward(kernel.attend(q, k, v), grad);
+  };
+  time_calls(call, a.warm_s, 2);
+  return time_calls(call, a.time_s, 3);
+}
+
+// The fastest of some products of square matrices.
+double matmul_gflop_s() {
+  constexpr std::int64_t n = 2048;
+  const Tensor a = random_normal({n, n}, 0, 1, {1, 6}), b = random_normal({n, n}, 0, 1, {1, 7});
+  const std::vector<double> ms = time_calls([&] { matmul(a, b); }, 1, 3);
+  return 2e-6 * as_double(n * n * n) / ms.front();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Arguments a = parse(argc, argv);
+  const Kernel kernel = kernels().at(a.kernel)(a);
+  const std::vector<double> ms = time_attention(a, kernel);
+  const double memory = peak_mb();  // before the large product
+  fmt::print(R"({{"name": "Mobius", "kernel": "{}", "n": {}, "ms": {:.3f}, "ms_min": {:.3f}, )"
+             R"("peak_mb": {:.1f}, "gflop": {:.3f}, "matmul_gflop_s": {:.1f}, "threads": {}}})"
+             "\n",
+             a.kernel, a.seq_len, ms[ms.size() / 2], ms.front(), memory, kernel.gflop,
+             matmul_gflop_s(), num_threads());
+}
