@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/peak_memory.h"
+#include "bench/process_memory.h"
 #include "core/ops.h"
 #include "core/parallel.h"
 #include "nn/attention/conformal.h"
@@ -223,12 +223,14 @@ double matmul_gflop_s() {
 
 int main(int argc, char** argv) {
   const Arguments a = parse(argc, argv);
+  const double base = resident_mb();
   const Kernel kernel = kernels().at(a.kernel)(a);
   const std::vector<double> ms = time_attention(a, kernel);
   const double memory = peak_mb();  // before the large product
-  fmt::print(R"({{"name": "Mobius", "kernel": "{}", "n": {}, "ms": {:.3f}, "ms_min": {:.3f}, )"
-             R"("peak_mb": {:.1f}, "gflop": {:.3f}, "matmul_gflop_s": {:.1f}, "threads": {}}})"
-             "\n",
-             a.kernel, a.seq_len, ms[ms.size() / 2], ms.front(), memory, kernel.gflop,
-             matmul_gflop_s(), num_threads());
+  fmt::print(
+      R"({{"name": "Mobius", "kernel": "{}", "n": {}, "ms": {:.3f}, "ms_min": {:.3f}, )"
+      R"("peak_mb": {:.1f}, "base_mb": {:.1f}, "gflop": {:.3f}, "matmul_gflop_s": {:.1f}, "threads": {}}})"
+      "\n",
+      a.kernel, a.seq_len, ms[ms.size() / 2], ms.front(), memory, base, kernel.gflop,
+      matmul_gflop_s(), num_threads());
 }

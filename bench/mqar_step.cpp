@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/peak_memory.h"
+#include "bench/process_memory.h"
 #include "core/parallel.h"
 #include "data/mqar.h"
 #include "nn/attention/attention.h"

@@ -156,8 +156,9 @@ def measure(args, runs, key_of):
 
 
 def summary(runs):
-    """(median ms, fastest ms, peak MiB) of one contender's rounds."""
-    return (statistics.median(r["ms"] for r in runs), min(r["ms_min"] for r in runs), max(r["peak_mb"] for r in runs))
+    """(median ms, fastest ms, peak MiB) of one contender's rounds; the peak is over `base_mb`, where a contender says it."""
+    return (statistics.median(r["ms"] for r in runs), min(r["ms_min"] for r in runs),
+            max(r["peak_mb"] - r.get("base_mb", 0) for r in runs))
 
 
 def print_step_table(results):
@@ -200,11 +201,11 @@ def attention_runs(args):
 
 def print_attention_table(results):
     """For each length and kernel, Mobius's row, and below it those of PyTorch, with how many times Mobius's time and memory
-    they need. Shares are of the fastest large matrix product of all of Mobius's processes."""
+    they need. Memory is counted over what the process held before its inputs were made, its libraries. Shares are of the fastest large matrix product of all of Mobius's processes."""
     peak = max((r["matmul_gflop_s"] for runs in results.values() for r in runs if "matmul_gflop_s" in r), default=0)
     if peak:
         print(f"\nf32 peak, by a product of 2048 x 2048 matrices: {peak:.0f} GFLOP/s")
-    print(f"\n{'':>5}  {'':20}  {'median ms':>9}  {'best ms':>8}  {'peak MiB':>8}  {'of peak':>7}  {'/ softmax':>9}"
+    print(f"\n{'':>5}  {'':20}  {'median ms':>9}  {'best ms':>8}  {'+ MiB':>8}  {'of peak':>7}  {'/ softmax':>9}"
           f"  {'x median':>8}  {'x best':>7}  {'x memory':>8}")
     for n, kernel in dict.fromkeys((n, kernel) for n, kernel, _ in results):
         ours = summary(results[n, kernel, "Mobius"]) if (n, kernel, "Mobius") in results else None
