@@ -1,0 +1,66 @@
+// The matrix products of one training step on multi-query associative recall (d_model 128, 16 384
+// tokens, 1024 labelled ones, vocabulary 8192), f32, beside a large square one: the peak.
+#include <benchmark/benchmark.h>
+
+#include "core/ops.h"
+
+namespace {
+
+using namespace mobius;
+
+Tensor randn(Shape shape) { return random_normal(std::move(shape), 0, 1, {1, 1}); }
+
+void report(benchmark::State& state, std::int64_t m, std::int64_t n, std::int64_t k) {
+  const double flop =
+      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(flop / 1e9, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+// y[rows, out] = x[rows, in] weight[out, in]^T.
+void forward(benchmark::State& state) {
+  const std::int64_t rows = state.range(0), in = state.range(1), out = state.range(2);
+  const Tensor x = randn({rows, in}), weight = randn({out, in});
+  for (auto _ : state) benchmark::DoNotOptimize(linear(x, weight));
+  report(state, rows, out, in);
+}
+
+// grad_x[rows, in] = grad_y[rows, out] weight[out, in].
+void grad_input(benchmark::State& state) {
+  const std::int64_t rows = state.range(0), in = state.range(1), out = state.range(2);
+  const Tensor grad_y = randn({rows, out}), weight = randn({out, in});
+  for (auto _ : state) benchmark::DoNotOptimize(matmul(grad_y, weight));
+  report(state, rows, in, out);
+}
+
+// grad_weight[out, in] = grad_y[rows, out]^T x[rows, in].
+void grad_weight(benchmark::State& state) {
+  const std::int64_t rows = state.range(0), in = state.range(1), out = state.range(2);
+  const Tensor grad_y = randn({rows, out}), x = randn({rows, in});
+  for (auto _ : state) benchmark::DoNotOptimize(matmul(grad_y.transpose(0, 1), x));
+  report(state, out, in, rows);
+}
+
+void square(benchmark::State& state) {
+  const std::int64_t n = state.range(0);
+  const Tensor a = randn({n, n}), b = randn({n, n});
+  for (auto _ : state) benchmark::DoNotOptimize(matmul(a, b));
+  report(state, n, n, n);
+}
+
+void layers(benchmark::internal::Benchmark* b) {
+  b->ArgNames({"rows", "in", "out"});
+  b->Args({16384, 128, 384});  // qkv
+  b->Args({16384, 128, 128});  // output projection
+  b->Args({16384, 128, 512});  // MLP up
+  b->Args({16384, 512, 128});  // MLP down
+  b->Args({512, 128, 8192});   // head, one chunk of the labelled rows
+  b->Unit(benchmark::kMillisecond)->UseRealTime();
+}
+
+BENCHMARK(square)->Arg(2048)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(forward)->Apply(layers);
+BENCHMARK(grad_input)->Apply(layers);
+BENCHMARK(grad_weight)->Apply(layers);
+
+}  // namespace
