@@ -238,6 +238,9 @@ std::string read_text_file(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path, ignored)) {
     throw ConfigError("{}: is a directory, expected a YAML file", path.string());
   }
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+    throw ConfigError("{}: is not a file, expected a YAML file", path.string());
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) throw ConfigError("{}: cannot be opened: {}", path.string(), std::strerror(errno));
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

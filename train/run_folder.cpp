@@ -29,6 +29,14 @@ void require_of_a_run(const fs::path& folder) {
   }
 }
 
+// Whether nothing was ever written there: a run that could not start leaves its empty folders.
+bool is_unused(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename() != "checkpoints" || !fs::is_empty(entry.path())) return false;
+  }
+  return true;
+}
+
 void require_own_newest(const fs::path& folder, const fs::path& file) {
   if (!fs::equivalent(folder, file.parent_path().parent_path())) {
     throw ConfigError(
@@ -63,7 +71,7 @@ Resume Resume::parse(const std::string& text) {
 void require_usable_folder(const fs::path& folder, const Resume& resume) {
   if (!fs::exists(folder)) return;
   if (!fs::is_directory(folder)) throw ConfigError("{}: is not a folder", folder.string());
-  if (fs::is_empty(folder)) return;
+  if (is_unused(folder)) return;
   switch (resume.from) {
     case Resume::From::nothing:
       throw ConfigError(

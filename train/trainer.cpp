@@ -309,6 +309,7 @@ RunSummary Trainer::summarize(RunStatus status) const {
 RunSummary run_training(Config& config, const Resume& resume, const Registries& known,
                         Progress& progress, const StopSignal& stop) {
   const fs::path path = config.output.dir;
+  if (resume.from == Resume::From::file) read_checkpoint_header(resume.file);  // before all else
   require_usable_folder(path, resume);
   const ThreadScope threads(config.train.threads);
   Experiment experiment = build_experiment(config);

@@ -165,6 +165,21 @@ TEST_F(CommandTest, NamesWhatIsWrongWithACheckpoint) {
   expect(changed, "newer");
 }
 
+TEST_F(CommandTest, AResumeThatFailsLeavesTheFolderUsable) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::string damaged = folder_ / "damaged.h5", other = folder_ / "other";
+  write_text(damaged, read_text(checkpoint()).substr(0, 1000));
+  const std::vector<std::string> start = {"train", config_, "--out", other, "--resume"};
+  const auto resumed_from = [&](const std::string& path) {
+    std::vector<std::string> arguments = start;
+    arguments.push_back(path);
+    return mobius(arguments);
+  };
+  expect_error(resumed_from(damaged), 1, "damaged.h5");
+  expect_error(resumed_from(folder_ / "nowhere.h5"), 1, "nowhere.h5");
+  EXPECT_EQ(resumed_from(checkpoint()).exit_code, 0);
+}
+
 TEST_F(CommandTest, ACheckpointOpensInPython) {
   std::string python;  // the first on the path, or the system's, that has h5py
   for (const char* candidate : {"/usr/bin/python3", "python3"}) {

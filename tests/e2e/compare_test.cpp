@@ -81,6 +81,23 @@ TEST_F(CompareTest, GoesOnWithAnInterruptedVariation) {
   expect_same_run(folder_ / "straight" / "conformal", folder_ / "out" / "conformal", 300);
 }
 
+TEST_F(CompareTest, GoesOnAfterAVariationThatDiverges) {
+  write_text(comparison_, R"(
+base: tiny.yaml
+variations:
+  - name: wild
+    optimizer.lr: 1.0e+30
+  - name: tame
+    optimizer.lr: 1.0e-03
+)");
+  const Outcome outcome = mobius(arguments());
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+  const std::vector<std::string> csv = lines_of(read_text(folder_ / "out" / "comparison.csv"));
+  ASSERT_EQ(csv.size(), 3u);
+  EXPECT_THAT(csv[1], StartsWith("wild,diverged,"));
+  EXPECT_THAT(csv[2], StartsWith("tame,0."));
+}
+
 TEST_F(CompareTest, RefusesResultsOfAnotherConfiguration) {
   ASSERT_EQ(mobius(arguments()).exit_code, 0);
   const Outcome outcome = mobius(arguments({"optimizer.lr=0.5"}));

@@ -32,8 +32,9 @@ A comparison is a configuration with one key more:
       attention: {kind: conformal, alpha: 1.5}
 
 Each variation is trained in a folder of its own, one after another; finished ones are skipped and
-an interrupted one goes on where it was, so the same command continues a comparison. The table is
-also written to comparison.csv.)";
+an interrupted one goes on where it was, so the same command continues a comparison. One that
+diverges is marked so, and the others go on. What a variation sets wins over a key=value given here,
+which changes the base. The table is also written to comparison.csv.)";
 
 struct CompareArguments {
   std::string config;
@@ -97,8 +98,10 @@ Table to_table(const std::vector<Result>& results) {
   Table table = {{"name", "accuracy", "loss", "steps", "steps_to_99", "step_ms", "parameters"}};
   for (const auto& [name, summary] : results) {
     const Score score = summary.test.value_or(Score{});
-    table.push_back({name, fmt::format("{:.4f}", score.accuracy()),
-                     fmt::format("{:.4f}", score.loss()), std::to_string(summary.step),
+    const bool diverged = summary.status == RunStatus::diverged;
+    table.push_back({name, diverged ? "diverged" : fmt::format("{:.4f}", score.accuracy()),
+                     diverged ? "" : fmt::format("{:.4f}", score.loss()),
+                     std::to_string(summary.step),
                      summary.steps_to_99 ? std::to_string(*summary.steps_to_99) : "",
                      fmt::format("{:.2f}", summary.step_ms), std::to_string(summary.parameters)});
   }
@@ -133,6 +136,20 @@ std::string to_text(const Table& table) {
   return text;
 }
 
+// Trains one variation; one that diverges is a result too, and does not stop the others.
+RunSummary train_contender(Contender& contender, const Registries& known, Progress& progress,
+                           const StopSignal& stop) {
+  try {
+    return run_training(*contender.config, {.from = Resume::From::newest}, known, progress, stop);
+  } catch (const TrainingDiverged& error) {
+    progress.say(fmt::format("{}: {}", contender.name, error.what()));
+    RunSummary summary;
+    summary.status = RunStatus::diverged;
+    const fs::path folder = contender.config->output.dir;
+    return read_summary(folder / "summary.json").value_or(summary);
+  }
+}
+
 ExitCode compare(const CompareArguments& arguments, const Registries& known) {
   std::vector<Contender> contenders = read_contenders(arguments, known);
   std::vector<std::optional<RunSummary>> earlier;
@@ -147,8 +164,7 @@ ExitCode compare(const CompareArguments& arguments, const Registries& known) {
       results.push_back({contenders[i].name, *earlier[i]});
       continue;
     }
-    const Resume resume{.from = Resume::From::newest};
-    RunSummary summary = run_training(*contenders[i].config, resume, known, progress, stop);
+    RunSummary summary = train_contender(contenders[i], known, progress, stop);
     if (summary.status == RunStatus::interrupted) {
       progress.say("interrupted and saved; the same command goes on from here");
       return ExitCode::interrupted;
@@ -161,7 +177,10 @@ ExitCode compare(const CompareArguments& arguments, const Registries& known) {
       fs::path(contenders.front().config->output.dir).parent_path() / "comparison.csv";
   write_whole_file(csv, to_csv(table));
   fmt::print("\n{}\nwritten to {}\n", to_text(table), csv.string());
-  return ExitCode::done;
+  const bool any_diverged = std::any_of(results.begin(), results.end(), [](const Result& result) {
+    return result.summary.status == RunStatus::diverged;
+  });
+  return any_diverged ? ExitCode::diverged : ExitCode::done;
 }
 
 }  // namespace
@@ -172,7 +191,7 @@ void add_compare_command(CLI::App& app, const Registries& known, Action& action)
   command->footer(examples);
   auto arguments = std::make_shared<CompareArguments>();
   command->add_option("config", arguments->config, "YAML file")->required()->type_name("CONFIG");
-  command->add_option("overrides", arguments->overrides, "values that replace the file's")
+  command->add_option("overrides", arguments->overrides, "values that replace the base's")
       ->type_name("key.path=value");
   command->add_option("--out", arguments->out, "folder of the comparison; default runs/NAME")
       ->type_name("DIR");
