@@ -25,7 +25,7 @@ test-asan: preset = asan
 test-asan: build ## unit tests under the address and undefined-behaviour sanitizers
 	ctest --preset $(preset) --parallel $(jobs)
 
-bench: build ## Google Benchmark suites, and a training step beside PyTorch's where that is installed
+bench: build ## matrix products; a training step and attention beside PyTorch's where that is installed
 	python3 bench/run.py --build build
 
 format: ## clang-format every source

@@ -285,6 +285,51 @@ Variable positive(Shape shape, std::uint64_t stream) {
   return Variable(random_uniform(std::move(shape), 0.1, 2, {12, stream}, DType::f64), true);
 }
 
+// Bytes that a forward and a backward pass hold at once, inputs and gradients included.
+template <class Attend>
+std::size_t peak_bytes(const Attend& attend) {
+  allocator_for({}).release_cache();
+  allocator_for({}).reset_peak();
+  const std::size_t before = allocator_for({}).stats().current;
+  const Variable out = attend();
+  backward(out, out.data());
+  return allocator_for({}).stats().peak - before;
+}
+
+TEST(AttentionMemory, IsLinearInTheSequence) {
+  const std::int64_t n = 8192, d = 16;
+  const std::size_t smallest_square = static_cast<std::size_t>(n * n);  // of single bytes
+  const auto rows = [&](std::uint64_t stream) {
+    return Variable(random_normal({1, 1, n, d}, 0, 0.2, {13, stream}), true);
+  };
+  const AttentionVariables in{.q = rows(1), .k = rows(2), .v = rows(3)};
+  AttentionVariables conformal = in;
+  conformal.sharpness = Variable(Tensor::full({1, 1, n}, 0.1), true);
+  const AttentionMask causal{.causal = true};
+  EXPECT_LT(peak_bytes([&] { return attention({.mask = causal}, in); }), smallest_square / 4);
+  EXPECT_LT(peak_bytes([&] {
+              return attention({.mask = {.causal = true, .window = 64, .stride = 128}}, in);
+            }),
+            smallest_square / 4);
+  EXPECT_LT(peak_bytes([&] {
+              AttentionSpec spec{.mask = causal};
+              spec.threshold = attention_threshold(
+                  spec, {in.q.data(), in.k.data(), in.v.data(), {}, {}, {}, {}}, 8);
+              return attention(spec, in);
+            }),
+            smallest_square / 4);
+  EXPECT_LT(peak_bytes([&] {
+              return attention({.score = ScoreMap::conformal,
+                                .normalizer = WeightNormalizer::none,
+                                .exponent = 7,
+                                .mask = causal},
+                               conformal);
+            }),
+            smallest_square / 4);
+  EXPECT_LT(peak_bytes([&] { return linear_attention(exp(in.q), exp(in.k), in.v, true, 1e-6); }),
+            smallest_square / 4);
+}
+
 TEST(LinearAttention, EqualsTheQuadraticFormOnRaggedShapes) {
   for (const Sizes& s : ragged_sizes) {
     for (const bool causal : {false, true}) {
