@@ -137,7 +137,7 @@ Tensor sum(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
     reduced[static_cast<std::size_t>(normalize_dim("sum", dim, x.ndim()))] = true;
   }
   Tensor out = x;
-  // Runs of adjacent reduced dimensions, from the last, each in one pass; sizes of 1 stay for now.
+  // Runs of adjacent reduced dimensions, from the last, each in one pass, kept as size 1.
   for (int last = x.ndim() - 1; last >= 0; --last) {
     if (!reduced[static_cast<std::size_t>(last)]) continue;
     int first = last;
