@@ -25,15 +25,14 @@ function(mobius_tests name)
   target_link_libraries(${name} PRIVATE mobius_options ${arg_LINK} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE MOBIUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${arg_DEFINITIONS})
 
-  # Sleeping OpenMP threads: tests run side by side, and spinning ones would take each other's cores.
-  set(environment OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive)
   gtest_discover_tests(${name}
     DISCOVERY_MODE PRE_TEST
-    PROPERTIES LABELS ${arg_LABEL} TIMEOUT 600 ENVIRONMENT "${environment}")
+    PROPERTIES LABELS ${arg_LABEL} TIMEOUT 600)
+  # One variable at most: gtest_discover_tests splits a list of them. The others are in CMakePresets.json.
   if(arg_EACH_ISA AND MOBIUS_X86_64)
     gtest_discover_tests(${name}
       TEST_PREFIX avx2/
       DISCOVERY_MODE PRE_TEST
-      PROPERTIES LABELS ${arg_LABEL} TIMEOUT 600 ENVIRONMENT "${environment};MOBIUS_ISA=avx2")
+      PROPERTIES LABELS ${arg_LABEL} TIMEOUT 600 ENVIRONMENT MOBIUS_ISA=avx2)
   endif()
 endfunction()
