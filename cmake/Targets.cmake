@@ -1,26 +1,18 @@
 include(GoogleTest)
 
 # mobius_library(NAME SOURCES <files> PUBLIC <targets> PRIVATE <targets>)
-# A static library of one folder; without sources, an interface library that passes its dependencies on.
+# A static library of one folder.
 function(mobius_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
-  if(arg_SOURCES)
-    add_library(${name} STATIC ${arg_SOURCES})
-    target_link_libraries(${name} PUBLIC mobius_options ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
-  else()
-    add_library(${name} INTERFACE)
-    target_link_libraries(${name} INTERFACE mobius_options ${arg_PUBLIC})
-  endif()
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_link_libraries(${name} PUBLIC mobius_options ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
 endfunction()
 
 # mobius_tests(NAME LABEL <label> SOURCES <files> LINK <targets> DEFINITIONS <definitions> [EACH_ISA])
-# One GoogleTest binary in tests/ of the build folder; nothing where there are no sources. With EACH_ISA its tests run
-# twice on x86: with the best kernels of the processor, and, as avx2/..., with those that every supported one has.
+# One GoogleTest binary in tests/ of the build folder. With EACH_ISA its tests run twice on x86: with the best kernels of
+# the processor, and, as avx2/..., with those that every supported one has.
 function(mobius_tests name)
   cmake_parse_arguments(arg "EACH_ISA" "LABEL" "SOURCES;LINK;DEFINITIONS" ${ARGN})
-  if(NOT arg_SOURCES)
-    return()
-  endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE mobius_options ${arg_LINK} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE MOBIUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${arg_DEFINITIONS})
