@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "../train/run_fixture.h"
 #include "core/error.h"
+#include "tests/train/run_fixture.h"
 
 namespace mobius {
 

@@ -1,12 +1,12 @@
 // Every attention variant as a layer: parameters, positions, heads, dropout, diagnostics.
 #include <gtest/gtest.h>
 
-#include "layer_testing.h"
 #include "nn/attention/conformal.h"
 #include "nn/attention/performer.h"
 #include "nn/attention/softmax.h"
 #include "nn/attention/w2.h"
-#include "nn_testing.h"
+#include "tests/nn/layer_testing.h"
+#include "tests/nn/nn_testing.h"
 
 namespace mobius {
 namespace {

@@ -1,9 +1,9 @@
 // What holds for every attention variant, as a function of q, k and v.
 #include <gtest/gtest.h>
 
-#include "attention_variants.h"
 #include "autograd/gradcheck.h"
-#include "nn_testing.h"
+#include "tests/nn/attention_variants.h"
+#include "tests/nn/nn_testing.h"
 
 namespace mobius {
 namespace {

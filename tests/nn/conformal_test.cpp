@@ -1,9 +1,9 @@
 // Conformal attention: its kernels, its limits, and its layer.
 #include <gtest/gtest.h>
 
-#include "attention_variants.h"
-#include "layer_testing.h"
-#include "nn_testing.h"
+#include "tests/nn/attention_variants.h"
+#include "tests/nn/layer_testing.h"
+#include "tests/nn/nn_testing.h"
 
 namespace mobius {
 namespace {

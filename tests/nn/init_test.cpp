@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "nn_testing.h"
+#include "tests/nn/nn_testing.h"
 
 namespace mobius {
 namespace {

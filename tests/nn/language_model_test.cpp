@@ -4,7 +4,7 @@
 
 #include "nn/attention/conformal.h"
 #include "nn/attention/sparse.h"
-#include "nn_testing.h"
+#include "tests/nn/nn_testing.h"
 
 namespace mobius {
 namespace {

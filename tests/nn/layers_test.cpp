@@ -2,7 +2,7 @@
 #include "nn/linear.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
-#include "nn_testing.h"
+#include "tests/nn/nn_testing.h"
 
 namespace mobius {
 namespace {

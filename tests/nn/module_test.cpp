@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "nn/linear.h"
-#include "nn_testing.h"
+#include "tests/nn/nn_testing.h"
 
 namespace mobius {
 namespace {

@@ -1,10 +1,10 @@
 // The variants that are linear in the sequence: their features and their range.
 #include "nn/attention/performer.h"
 
-#include "layer_testing.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/softmax.h"
-#include "nn_testing.h"
+#include "tests/nn/layer_testing.h"
+#include "tests/nn/nn_testing.h"
 
 namespace mobius {
 namespace {

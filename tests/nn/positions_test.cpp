@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "nn_testing.h"
+#include "tests/nn/nn_testing.h"
 
 namespace mobius {
 namespace {

@@ -1,6 +1,6 @@
 // Softmax attention, its naive form and its sparse forms.
-#include "attention_variants.h"
-#include "nn_testing.h"
+#include "tests/nn/attention_variants.h"
+#include "tests/nn/nn_testing.h"
 
 namespace mobius {
 namespace {

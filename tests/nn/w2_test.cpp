@@ -1,7 +1,7 @@
 #include "nn/attention/w2.h"
 
 #include "nn/language_model.h"
-#include "nn_testing.h"
+#include "tests/nn/nn_testing.h"
 
 namespace mobius {
 namespace {
