@@ -60,8 +60,8 @@ Json to_json(const MetricsLine& line) {
   return object;
 }
 
-// The lines of a run's earlier part that stay: whole ones, up to `step`.
-std::string kept_lines(const std::string& text, std::int64_t step) {
+// The lines of a run's earlier part that stay: whole ones, up to `step` or `tested_step`.
+std::string kept_lines(const std::string& text, std::int64_t step, std::int64_t tested_step) {
   std::string kept;
   std::size_t begin = 0;
   for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
@@ -70,7 +70,8 @@ std::string kept_lines(const std::string& text, std::int64_t step) {
     if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) {
       continue;
     }
-    if (object["step"].get<std::int64_t>() <= step) kept += line + "\n";
+    const bool is_test = object.value("split", "") == "test";
+    if (object["step"].get<std::int64_t>() <= (is_test ? tested_step : step)) kept += line + "\n";
   }
   return kept;
 }
@@ -92,9 +93,10 @@ Score score_from(const Json& object) {
 
 }  // namespace
 
-MetricsLog::MetricsLog(const fs::path& path, std::int64_t step) : path_(path) {
+MetricsLog::MetricsLog(const fs::path& path, std::int64_t step, std::int64_t tested_step)
+    : path_(path) {
   const std::string before = step > 0 && fs::exists(path) ? read_whole_file(path) : "";
-  write_whole_file(path, kept_lines(before, step));
+  write_whole_file(path, kept_lines(before, step, tested_step));
   file_.open(path, std::ios::binary | std::ios::app);
 }
 

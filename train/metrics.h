@@ -32,9 +32,10 @@ struct MetricsLine {
 /// Appends to a run's metrics.jsonl, a whole line at a time.
 class MetricsLog {
  public:
-  /// Goes on after the lines up to `step`: later ones, and a line cut short, are removed, so that
-  /// each step is in the file once. With step 0 the file starts empty. Throws Error.
-  MetricsLog(const std::filesystem::path& path, std::int64_t step);
+  /// Goes on after the train lines up to `step` and the test lines up to `tested_step`: later ones,
+  /// and a line cut short, are removed, so that each step is in the file once. With step 0 the file
+  /// starts empty. Throws Error.
+  MetricsLog(const std::filesystem::path& path, std::int64_t step, std::int64_t tested_step);
 
   void write(const MetricsLine& line);
 

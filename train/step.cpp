@@ -108,6 +108,12 @@ std::vector<AttentionDiagnostics> diagnose(const LanguageModel& model, const Tas
 }
 
 Evaluation evaluate(const LanguageModel& model, const Task& task, std::int64_t batch_size) {
+  return *evaluate(model, task, batch_size, [] { return false; });
+}
+
+std::optional<Evaluation> evaluate(const LanguageModel& model, const Task& task,
+                                   std::int64_t batch_size,
+                                   const std::function<bool()>& is_stopped) {
   const NoGradGuard no_grad;
   Evaluation evaluation;
   evaluation.groups.resize(task.groups().size());
@@ -115,6 +121,7 @@ Evaluation evaluate(const LanguageModel& model, const Task& task, std::int64_t b
   std::int64_t sequences = 0;
   const std::uint64_t n_batches = task.test_batches(batch_size);
   for (std::uint64_t i = 0; i < n_batches; ++i) {
+    if (is_stopped()) return std::nullopt;
     const Batch batch = task.batch(Split::test, i, batch_size);
     const Score score = score_of(model.loss(batch.inputs, batch.labels, {}), batch);
     evaluation.total += score;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,6 +47,10 @@ struct Evaluation {
 };
 /// All test sequences, in batches of batch_size. Draws no random number.
 Evaluation evaluate(const LanguageModel& model, const Task& task, std::int64_t batch_size);
+/// The same, but nothing once `is_stopped`, asked before every batch, says so.
+std::optional<Evaluation> evaluate(const LanguageModel& model, const Task& task,
+                                   std::int64_t batch_size,
+                                   const std::function<bool()>& is_stopped);
 
 /// What every attention layer says about itself on the first batch_size test sequences. The
 /// entropies take the explicit weights, n^2 a head, for this one pass.

@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM: end after the step in progress, with everything saved.
+// Ctrl-C and SIGTERM: end after the step or the test batch in progress, with everything saved.
 #pragma once
 
 namespace mobius {

@@ -104,7 +104,7 @@ Trainer::Trainer(Config& config, Experiment experiment, RunFolder& folder,
   if (start) restore(*start, known);
   first_step_ = step_;
   write_whole_file(folder_.config(), resolved_yaml(config_));
-  metrics_ = std::make_unique<MetricsLog>(folder_.metrics(), step_);
+  metrics_ = std::make_unique<MetricsLog>(folder_.metrics(), step_, record_.evaluated_step);
 }
 
 void Trainer::restore(const fs::path& path, const Registries& known) {
@@ -131,50 +131,58 @@ void Trainer::announce() const {
 
 RunSummary Trainer::run(const StopSignal& stop) {
   announce();
-  RunStatus status = RunStatus::early_stop;
   try {
-    if (!was_stopped_early()) status = train(stop);
+    const RunSummary summary = summarize(train(stop));
+    write_summary(folder_.summary(), summary);
+    return summary;
   } catch (const TrainingDiverged& error) {
     write_summary(folder_.summary(), summarize(RunStatus::diverged));
     const NewestCheckpoint newest = newest_checkpoint(folder_.checkpoints());
     throw TrainingDiverged("{}; stopped, and kept {}", error.what(),
                            newest.path ? newest.path->string() : "no checkpoint: none was due yet");
   }
-  if (status != RunStatus::interrupted && !evaluation_) evaluate_and_log();
-  const RunSummary summary = summarize(status);
-  write_summary(folder_.summary(), summary);
-  return summary;
-}
-
-// Whether the checkpoint this run went on from was an early stop's, by today's settings.
-bool Trainer::was_stopped_early() {
-  if (step_ == 0 || record_.evaluated_step != step_ || !config_.train.early_stop.threshold) {
-    return false;
-  }
-  evaluation_ = evaluate(*experiment_.model, *experiment_.task, config_.train.micro_batch_size());
-  return config_.train.early_stop.is_reached(evaluation_->total);
 }
 
 RunStatus Trainer::train(const StopSignal& stop) {
-  const std::int64_t max_steps = config_.train.max_steps;
-  if (step_ >= max_steps) return RunStatus::finished;
+  if (step_ > 0) {
+    if (const std::optional<RunStatus> end = finish_resumed_step(stop)) return *end;
+  }
   const auto make_batch = [this](std::uint64_t step) {
     return experiment_.task->batch(Split::train, step, config_.train.batch_size);
   };
   Prefetcher batches(make_batch, static_cast<std::uint64_t>(step_),
-                     static_cast<std::uint64_t>(max_steps));
+                     static_cast<std::uint64_t>(config_.train.max_steps));
   while (true) {
     train_step(batches.next());
     report_step();
-    const bool is_last = step_ == max_steps;
-    const bool is_evaluated = is_last || is_due(config_.eval.every);
-    const bool is_good_enough = is_evaluated && evaluate_and_log();
-    const bool is_stopped = !is_last && !is_good_enough && stop.is_requested();
-    if (is_last || is_good_enough || is_stopped || is_due(config_.checkpoint.every)) save_step();
-    if (is_good_enough) return RunStatus::early_stop;
-    if (is_last) return RunStatus::finished;
-    if (is_stopped) return RunStatus::interrupted;
+    if (const std::optional<RunStatus> end = finish_step(stop)) return *end;
   }
+}
+
+// What the step that the run goes on from has left to do: the test pass that a signal cut short, or
+// to find out, by today's settings, whether the run was over. How it ends, where it does.
+std::optional<RunStatus> Trainer::finish_resumed_step(const StopSignal& stop) {
+  const bool is_tested = record_.evaluated_step == step_;
+  const bool is_asked =
+      is_tested ? config_.train.early_stop.threshold.has_value() : is_due(config_.eval.every);
+  if (!is_asked && !is_last()) return std::nullopt;
+  const bool is_cut_short = !test(stop);
+  if (is_cut_short || !is_tested) save_step();  // the folder may not be the checkpoint's
+  if (is_cut_short) return RunStatus::interrupted;
+  if (is_good_enough()) return RunStatus::early_stop;
+  return is_last() ? std::optional(RunStatus::finished) : std::nullopt;
+}
+
+// Tests and saves where that is due. How the run ends, where it does.
+std::optional<RunStatus> Trainer::finish_step(const StopSignal& stop) {
+  const bool is_tested = is_last() || is_due(config_.eval.every);
+  const bool is_cut_short = is_tested && !test(stop);
+  const bool is_over = is_tested && !is_cut_short && (is_last() || is_good_enough());
+  const bool is_stopped = !is_over && stop.is_requested();
+  if (is_over || is_stopped || is_due(config_.checkpoint.every)) save_step();
+  if (is_stopped) return RunStatus::interrupted;
+  if (!is_over) return std::nullopt;
+  return is_good_enough() ? RunStatus::early_stop : RunStatus::finished;
 }
 
 void Trainer::train_step(const Batch& batch) {
@@ -225,30 +233,36 @@ void Trainer::report_step() {
   logged_tokens_ = 0;
 }
 
-// Scores the test sequences; whether that is good enough to stop.
-bool Trainer::evaluate_and_log() {
-  evaluation_ = evaluate(*experiment_.model, *experiment_.task, config_.train.micro_batch_size());
+// Scores the test sequences. False, and nothing has changed, where a signal came before the end.
+bool Trainer::test(const StopSignal& stop) {
+  std::optional<Evaluation> evaluation =
+      evaluate(*experiment_.model, *experiment_.task, config_.train.micro_batch_size(),
+               [&stop] { return stop.is_requested(); });
+  if (!evaluation) return false;
+  evaluation_ = std::move(evaluation);
+  if (record_.evaluated_step != step_) log_test();  // else a resumed run has its line already
+  return true;
+}
+
+void Trainer::log_test() {
   const Score& total = evaluation_->total;
   std::vector<AttentionDiagnostics> attention;
   if (config_.eval.diagnostics) {
     attention = diagnose(*experiment_.model, *experiment_.task, config_.train.micro_batch_size());
   }
-  if (record_.evaluated_step != step_) {  // else a resumed run has its line already
-    metrics_->write({.step = step_,
-                     .split = "test",
-                     .loss = total.loss(),
-                     .accuracy = total.accuracy(),
-                     .lr = {},
-                     .grad_norm = {},
-                     .tokens_per_s = {},
-                     .share_beyond_resolution = evaluation_->share_beyond_resolution,
-                     .groups = named_groups(),
-                     .attention = std::move(attention)});
-    progress_.say(fmt::format("step {}/{}  test loss {:.4f}  test accuracy {:.2f}%", step_,
-                              config_.train.max_steps, total.loss(), 100 * total.accuracy()));
-    note_test_score(total);
-  }
-  return config_.train.early_stop.is_reached(total);
+  metrics_->write({.step = step_,
+                   .split = "test",
+                   .loss = total.loss(),
+                   .accuracy = total.accuracy(),
+                   .lr = {},
+                   .grad_norm = {},
+                   .tokens_per_s = {},
+                   .share_beyond_resolution = evaluation_->share_beyond_resolution,
+                   .groups = named_groups(),
+                   .attention = std::move(attention)});
+  progress_.say(fmt::format("step {}/{}  test loss {:.4f}  test accuracy {:.2f}%", step_,
+                            config_.train.max_steps, total.loss(), 100 * total.accuracy()));
+  note_test_score(total);
 }
 
 void Trainer::note_test_score(const Score& score) {

@@ -43,7 +43,9 @@ class Trainer {
           const std::optional<std::filesystem::path>& start, const Registries& known,
           Progress& progress);
 
-  /// Trains until the configured end or a stop signal, then saves a checkpoint and summary.json.
+  /// Trains until the configured end or a stop signal, then saves a checkpoint and summary.json. A
+  /// signal ends a pass over the test sequences, too: nothing of it is kept, and the run that goes
+  /// on from the checkpoint begins with the whole pass.
   /// Throws TrainingDiverged where a loss or gradient is not finite; the parameters are then those
   /// of the step before.
   RunSummary run(const StopSignal& stop);
@@ -53,17 +55,21 @@ class Trainer {
 
   void restore(const std::filesystem::path& path, const Registries& known);
   void announce() const;
-  bool was_stopped_early();
   RunStatus train(const StopSignal& stop);
+  std::optional<RunStatus> finish_resumed_step(const StopSignal& stop);
+  std::optional<RunStatus> finish_step(const StopSignal& stop);
+  bool test(const StopSignal& stop);
   void train_step(const Batch& batch);
   void report_step();
-  bool evaluate_and_log();
+  void log_test();
   void note_test_score(const Score& score);
   void save(const std::filesystem::path& path) const;
   void save_step();
   RunSummary summarize(RunStatus status) const;
   std::vector<std::pair<std::string, Score>> named_groups() const;
   bool is_due(std::int64_t every) const { return every > 0 && step_ % every == 0; }
+  bool is_last() const { return step_ >= config_.train.max_steps; }
+  bool is_good_enough() const { return config_.train.early_stop.is_reached(evaluation_->total); }
 
   Config& config_;
   Experiment experiment_;

@@ -85,6 +85,19 @@ TEST_F(ResumeTest, ASignalSavesAndHasItsOwnExitCode) {
   }
 }
 
+// The pass over so many test sequences would take minutes.
+TEST_F(ResumeTest, ASignalNeedNotWaitForTheTestPass) {
+  Process process(mobius_command(train_arguments("run", {"task.n_test=3000000", "eval.every=1"})));
+  ASSERT_TRUE(wait_until([&] { return lines_in("run") == 1; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const auto begin = std::chrono::steady_clock::now();
+  process.kill(SIGTERM);
+  EXPECT_EQ(process.wait().exit_code, 4);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_TRUE(metrics_in(folder_ / "run", "test").empty());
+  EXPECT_EQ(read_checkpoint_header(step_file(folder_ / "run", 1)).step, 1);
+}
+
 TEST_F(ResumeTest, ASecondSignalEndsAtOnce) {
   Process process(
       mobius_command(train_arguments("slow", {"task.seq_len=512", "task.vocab=1024",

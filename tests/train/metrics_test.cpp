@@ -33,7 +33,7 @@ std::vector<std::int64_t> steps_in(const std::filesystem::path& path) {
 TEST(MetricsLog, WritesOneObjectALine) {
   const TemporaryFolder folder;
   const auto path = folder / "metrics.jsonl";
-  MetricsLog log(path, 0);
+  MetricsLog log(path, 0, 0);
   MetricsLine line = line_at(3);
   line.lr = 0.001;
   line.grad_norm = 2;
@@ -52,7 +52,7 @@ TEST(MetricsLog, WritesOneObjectALine) {
 
 TEST(MetricsLog, WritesNullForWhatIsNotFinite) {
   const TemporaryFolder folder;
-  MetricsLog log(folder / "metrics.jsonl", 0);
+  MetricsLog log(folder / "metrics.jsonl", 0, 0);
   MetricsLine line = line_at(1);
   line.loss = std::numeric_limits<double>::quiet_NaN();
   log.write(line);
@@ -63,23 +63,42 @@ TEST(MetricsLog, GoesOnWithEachStepOnce) {
   const TemporaryFolder folder;
   const auto path = folder / "metrics.jsonl";
   {
-    MetricsLog log(path, 0);
+    MetricsLog log(path, 0, 0);
     for (const std::int64_t step : {1, 2, 3, 4}) log.write(line_at(step));
   }
   write_text(path, read_text(path) + R"({"step":5,"spl)");  // killed while writing
   {
-    MetricsLog log(path, 2);
+    MetricsLog log(path, 2, 0);
     EXPECT_THAT(steps_in(path), ElementsAre(1, 2));
     log.write(line_at(3));
   }
   EXPECT_THAT(steps_in(path), ElementsAre(1, 2, 3));
 }
 
+// A test pass that is repeated writes its line anew.
+TEST(MetricsLog, DropsTestLinesThatTheCheckpointDoesNotKnow) {
+  const TemporaryFolder folder;
+  const auto path = folder / "metrics.jsonl";
+  {
+    MetricsLog log(path, 0, 0);
+    for (const std::int64_t step : {1, 2}) {
+      for (const char* split : {"train", "test"}) {
+        MetricsLine line = line_at(step);
+        line.split = split;
+        log.write(line);
+      }
+    }
+  }
+  const MetricsLog log(path, 2, 1);
+  EXPECT_THAT(steps_in(path), ElementsAre(1, 1, 2));
+  EXPECT_EQ(Json::parse(lines_of(read_text(path)).back()).at("split"), "train");
+}
+
 TEST(MetricsLog, StartsEmptyWithoutACheckpoint) {
   const TemporaryFolder folder;
   const auto path = folder / "metrics.jsonl";
   write_text(path, "{\"step\":1}\n");
-  const MetricsLog log(path, 0);
+  const MetricsLog log(path, 0, 0);
   EXPECT_EQ(read_text(path), "");
 }
 

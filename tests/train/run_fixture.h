@@ -76,16 +76,22 @@ inline std::unique_ptr<Config> config_of(const std::string& text,
   return make_config(document, known);
 }
 
-/// Trains in `folder`, without a word.
+/// Trains in `folder`, without a word, until `stop` asks to end.
 inline RunSummary train_in(const std::filesystem::path& folder, const Registries& known,
-                           const std::vector<std::string>& overrides = {},
-                           const std::string& resume = "", const std::string& text = kTinyRun) {
+                           const StopSignal& stop, const std::vector<std::string>& overrides,
+                           const std::string& resume, const std::string& text = kTinyRun) {
   const auto config = config_of(text, overrides, known);
   config->output.dir = folder.string();
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> quiet(std::tmpfile(), std::fclose);
   Progress progress(quiet.get());
-  const StopSignal stop;
   return run_training(*config, Resume::parse(resume), known, progress, stop);
+}
+
+/// The same to the end.
+inline RunSummary train_in(const std::filesystem::path& folder, const Registries& known,
+                           const std::vector<std::string>& overrides = {},
+                           const std::string& resume = "", const std::string& text = kTinyRun) {
+  return train_in(folder, known, StopSignal(), overrides, resume, text);
 }
 
 }  // namespace mobius

@@ -211,6 +211,24 @@ TEST(Evaluate, AddsGroupsUpToTheTotal) {
   EXPECT_EQ(evaluation.total.n_labels, 60);
 }
 
+TEST(Evaluate, EndsBeforeTheNextBatchWhereItIsStopped) {
+  const Registries known;
+  const auto config = config_of(kTinyRun, {}, known);
+  const Experiment experiment = build_experiment(*config);
+  int asked = 0;
+  const auto stop_at = [&](int batch) {
+    asked = 0;
+    return evaluate(*experiment.model, *experiment.task, 4, [&] { return ++asked > batch; });
+  };
+  EXPECT_FALSE(stop_at(0).has_value());
+  EXPECT_FALSE(stop_at(3).has_value());
+  EXPECT_EQ(asked, 4);
+  const std::optional<Evaluation> whole = stop_at(4);  // there are 16 test sequences
+  ASSERT_TRUE(whole.has_value());
+  EXPECT_EQ(asked, 4);
+  EXPECT_EQ(whole->total.loss_sum, evaluate(*experiment.model, *experiment.task, 4).total.loss_sum);
+}
+
 TEST(Evaluate, DoesNotDependOnTheBatchSize) {
   const Registries known;
   const auto config = config_of(kTinyRun, {"attention.kind=conformal"}, known);

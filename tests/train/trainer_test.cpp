@@ -26,6 +26,21 @@ class TrainerTest : public testing::Test {
                    const std::string& resume = "") {
     return train_in(folder_ / name, known_, overrides, resume);
   }
+  // The same with a signal that comes before the first step.
+  RunSummary train_with_signal(const std::string& name,
+                               const std::vector<std::string>& overrides = {},
+                               const std::string& resume = "") {
+    const StopSignal stop;
+    std::raise(SIGTERM);
+    return train_in(folder_ / name, known_, stop, overrides, resume);
+  }
+  // What the newest checkpoint says of the run, but its time.
+  std::map<std::string, double> measured(const std::string& name) {
+    const auto newest = newest_checkpoint(folder_ / name / "checkpoints").path;
+    std::map<std::string, double> values = read_checkpoint_header(newest.value()).progress;
+    values.erase("train_seconds");
+    return values;
+  }
   std::vector<Json> metrics(const std::string& name, const std::string& split) {
     std::vector<Json> found;
     for (const std::string& line : lines_of(read_text(folder_ / name / "metrics.jsonl"))) {
@@ -222,16 +237,66 @@ TEST_F(TrainerTest, ResumingNeedsNoMoreMemory) {
 }
 
 TEST_F(TrainerTest, ASignalEndsTheRunAfterTheStep) {
-  const auto config = config_of(kTinyRun, {"train.max_steps=100000"}, known_);
-  config->output.dir = (folder_ / "run").string();
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> quiet(std::tmpfile(), std::fclose);
-  Progress progress(quiet.get());
-  const StopSignal stop;
-  std::raise(SIGTERM);
-  const RunSummary summary = run_training(*config, {}, known_, progress, stop);
+  const RunSummary summary = train_with_signal("run", {"train.max_steps=100000"});
   EXPECT_EQ(summary.status, RunStatus::interrupted);
   EXPECT_EQ(summary.step, 1);
   EXPECT_EQ(checkpoints("run"), (std::vector<std::string>{"step-00000001.h5"}));
+}
+
+// Nothing of the pass that was cut short is left, and the run that goes on is that without a
+// signal.
+TEST_F(TrainerTest, ASignalEndsATestPassWhichIsThenRepeated) {
+  const std::vector<std::string> settings = {"eval.every=1", "schedule.kind=constant"};
+  train("straight", settings);
+  RunSummary summary = train_with_signal("run", settings);
+  EXPECT_EQ(summary.status, RunStatus::interrupted);
+  EXPECT_EQ(summary.step, 1);
+  EXPECT_FALSE(summary.test.has_value());
+  EXPECT_FALSE(summary.best_step.has_value());
+  EXPECT_TRUE(metrics("run", "test").empty());
+  EXPECT_EQ(checkpoints("run"), (std::vector<std::string>{"step-00000001.h5"}));
+
+  summary = train_with_signal("run", settings, "auto");  // before the pass is repeated
+  EXPECT_EQ(summary.status, RunStatus::interrupted);
+  EXPECT_EQ(summary.step, 1);
+  EXPECT_TRUE(metrics("run", "test").empty());
+
+  EXPECT_EQ(train("run", settings, "auto").status, RunStatus::finished);
+  EXPECT_EQ(metrics("run", "train"), metrics("straight", "train"));
+  EXPECT_EQ(metrics("run", "test"), metrics("straight", "test"));
+  EXPECT_EQ(measured("run"), measured("straight"));
+}
+
+// A kill between the line of a repeated test pass and the next checkpoint repeats it once more.
+TEST_F(TrainerTest, ATestPassRepeatedTwiceHasOneLine) {
+  const std::vector<std::string> settings = {"eval.every=1"};
+  train("straight", settings);
+  train_with_signal("run", settings);
+  const fs::path log = folder_ / "run" / "metrics.jsonl";
+  write_text(log, read_text(log) + metrics("straight", "test")[0].dump() + "\n");
+  train("run", settings, "auto");
+  EXPECT_EQ(metrics("run", "test"), metrics("straight", "test"));
+}
+
+TEST_F(TrainerTest, ASignalInTheLastTestPassLeavesItToTheResumedRun) {
+  const std::vector<std::string> goal = {"train.max_steps=1", "train.early_stop.threshold=0.0"};
+  const RunSummary straight = train("straight", goal);
+  EXPECT_EQ(train_with_signal("run", goal).status, RunStatus::interrupted);
+  const RunSummary resumed = train("run", goal, "auto");
+  EXPECT_EQ(straight.status, RunStatus::early_stop);
+  EXPECT_EQ(resumed.status, RunStatus::early_stop);
+  EXPECT_EQ(resumed.test.value().loss_sum, straight.test.value().loss_sum);
+  EXPECT_EQ(metrics("run", "test"), metrics("straight", "test"));
+  EXPECT_EQ(measured("run"), measured("straight"));
+}
+
+TEST_F(TrainerTest, ASignalBeforeTheFirstStepOfABranchSavesTheBranch) {
+  train("run", {"eval.every=2"});
+  const std::string from = folder_ / "run" / "checkpoints" / "step-00000004.h5";
+  const std::vector<std::string> goal = {"eval.every=2", "train.early_stop.threshold=2.0"};
+  EXPECT_EQ(train_with_signal("branch", goal, from).step, 4);
+  EXPECT_EQ(train("branch", goal, "auto").step, 6);
+  EXPECT_EQ(metrics("branch", "train").size(), 2u);
 }
 
 TEST_F(TrainerTest, ReportsTheShareBeyondTheResolutionLimit) {

@@ -20,7 +20,7 @@ constexpr const char* examples = R"(Examples:
   mobius train run.yaml --resume runs/run/checkpoints/best.h5 --out runs/branch
 
 The folder holds config.yaml, metrics.jsonl, summary.json and checkpoints/. Ctrl-C and SIGTERM
-finish the step, save, and exit with code 4; `mobius config help` lists every key.)";
+finish the step, or drop the test pass, save, and exit with code 4; `mobius config help` lists every key.)";
 
 struct TrainArguments {
   std::string config;
