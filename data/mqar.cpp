@@ -175,30 +175,59 @@ class MqarTask final : public Task {
   std::vector<std::vector<std::uint64_t>> gap_weights_;  // of each size
 };
 
-// With 4P <= n the P gaps fit: there are (n - 2P) / 2 >= P of them.
-void check_size(const MqarSize& size) {
+void check_even(const MqarSize& size) {
   if (size.seq_len % 2 != 0) throw ConfigError("expected an even number, got {}", size.seq_len);
+}
+
+// With 4P <= n the P gaps fit: there are (n - 2P) / 2 >= P of them.
+void check_room(const MqarSize& size) {
   if (size.n_pairs > size.seq_len / 4)
-    throw ConfigError("expected at least 4 times n_pairs = {}, got {}", size.n_pairs, size.seq_len);
+    throw ConfigError("n_pairs = {} is more than a quarter of seq_len = {}", size.n_pairs,
+                      size.seq_len);
 }
 
 // With V > n >= 4P the P keys and the P values fit: there are V / 2 - 1 >= 2P - 1 >= P of each.
-void check_vocab(std::int32_t vocab, const MqarSize& size) {
-  if (vocab <= size.seq_len)
-    throw ConfigError("expected more than seq_len = {}, got {}", size.seq_len, vocab);
+void check_vocab(const MqarOptions& options) {
+  for (const MqarSize& size : sizes_of(options)) {
+    if (options.vocab <= size.seq_len)
+      throw ConfigError("vocab = {} is not above seq_len = {}", options.vocab, size.seq_len);
+  }
 }
 
-void check_mixture(const MqarOptions& options) {
-  const MqarOptions defaults;
-  if (options.seq_len != defaults.seq_len || options.n_pairs != defaults.n_pairs)
-    throw ConfigError("seq_len and n_pairs of the task have no effect beside a mixture; omit them");
-  for (auto size = options.mixture.begin(); size != options.mixture.end(); ++size) {
+void check_twins(const std::vector<MqarSize>& mixture) {
+  for (auto size = mixture.begin(); size != mixture.end(); ++size) {
     const auto is_same = [&](const MqarSize& other) {
       return other.seq_len == size->seq_len && other.n_pairs == size->n_pairs;
     };
-    if (std::any_of(options.mixture.begin(), size, is_same))
+    if (std::any_of(mixture.begin(), size, is_same))
       throw ConfigError("seq_len = {}, n_pairs = {} is listed twice", size->seq_len, size->n_pairs);
   }
+}
+
+bool sets_seq_len(const MqarOptions& options) { return options.seq_len != MqarOptions().seq_len; }
+bool sets_n_pairs(const MqarOptions& options) { return options.n_pairs != MqarOptions().n_pairs; }
+bool sets_vocab(const MqarOptions& options) { return options.vocab != MqarOptions().vocab; }
+
+constexpr const char* beside_mixture = "has no effect beside a mixture; omit it";
+
+// Of two values that do not fit together, the one that was set is to blame.
+void check_seq_len(const MqarOptions& options) {
+  if (!sets_seq_len(options)) return;
+  if (!options.mixture.empty()) throw ConfigError(beside_mixture);
+  check_even(sizes_of(options).front());
+  check_room(sizes_of(options).front());
+  if (!sets_vocab(options)) check_vocab(options);
+}
+
+void check_n_pairs(const MqarOptions& options) {
+  if (!sets_n_pairs(options)) return;
+  if (!options.mixture.empty()) throw ConfigError(beside_mixture);
+  if (!sets_seq_len(options)) check_room(sizes_of(options).front());
+}
+
+void check_mixture(const MqarOptions& options) {
+  check_twins(options.mixture);
+  if (!options.mixture.empty() && !sets_vocab(options)) check_vocab(options);
 }
 
 }  // namespace
@@ -209,7 +238,10 @@ void MqarSize::describe(Schema& schema) {
   schema.field("weight", weight, "share of the training steps, relative to the others")
       .positive()
       .at_most(1e9);
-  schema.check("seq_len", [this] { check_size(*this); });
+  schema.check("seq_len", [this] {
+    check_even(*this);
+    check_room(*this);
+  });
 }
 
 void MqarOptions::describe(Schema& schema) {
@@ -226,14 +258,11 @@ void MqarOptions::describe(Schema& schema) {
                 "tokens between the queries: 0, any token, or any that is no key of the sequence");
   schema.list("mixture", mixture, "several sizes, in place of seq_len and n_pairs");
   schema.field("n_test", n_test, "test sequences of each size").at_least(1);
-  schema.check("seq_len", [this] {
-    if (mixture.empty()) check_size(sizes_of(*this).front());
-  });
-  schema.check("mixture", [this] {
-    if (!mixture.empty()) check_mixture(*this);
-  });
+  schema.check("seq_len", [this] { check_seq_len(*this); });
+  schema.check("n_pairs", [this] { check_n_pairs(*this); });
+  schema.check("mixture", [this] { check_mixture(*this); });
   schema.check("vocab", [this] {
-    for (const MqarSize& size : sizes_of(*this)) check_vocab(vocab, size);
+    if (sets_vocab(*this)) check_vocab(*this);
   });
 }
 

@@ -8,24 +8,27 @@ namespace mobius {
 
 namespace {
 
+bool heads_fit(const ModelOptions& model) {
+  return model.n_heads > 0 && model.d_model % model.n_heads == 0;
+}
+
 void require_heads_fit(const ModelOptions& model) {
-  if (model.n_heads < 1 || model.d_model % model.n_heads != 0)
-    throw ConfigError("n_heads: expected a divisor of d_model = {}, got {}", model.d_model,
-                      model.n_heads);
+  if (!heads_fit(model))
+    throw ConfigError("n_heads = {} is no divisor of d_model = {}", model.n_heads, model.d_model);
 }
 
 void require_groups_fit(const ModelOptions& model) {
   if (model.n_kv_heads < 0 || (model.n_kv_heads > 0 && model.n_heads % model.n_kv_heads != 0))
-    throw ConfigError("n_kv_heads: expected 0 or a divisor of n_heads = {}, got {}", model.n_heads,
-                      model.n_kv_heads);
+    throw ConfigError("n_kv_heads = {} is neither 0 nor a divisor of n_heads = {}",
+                      model.n_kv_heads, model.n_heads);
 }
 
 void require_pairs_for_rope(const ModelOptions& model) {
+  if (!heads_fit(model) || model.positions != Positions::rope) return;
   const std::int64_t head_dim = model.d_model / model.n_heads;
-  if (model.positions == Positions::rope && head_dim % 2 != 0)
-    throw ConfigError(
-        "positions: rope rotates pairs, so d_model / n_heads must be even, got {} / {} = {}",
-        model.d_model, model.n_heads, head_dim);
+  if (head_dim % 2 != 0)
+    throw ConfigError("rope rotates pairs, so d_model / n_heads must be even, got {} / {} = {}",
+                      model.d_model, model.n_heads, head_dim);
 }
 
 }  // namespace
@@ -76,7 +79,14 @@ void ModelOptions::describe(Schema& schema) {
                 "initial matrices: N(0, init_std^2) or orthogonal");
   schema.field("init_std", init_std, "standard deviation of normal initial matrices").positive();
 
-  schema.check("n_heads", [this] { require_heads_fit(*this); });
+  // Of two numbers that do not fit together, the one that was set is to blame.
+  const auto blames_heads = [this] { return n_heads != ModelOptions().n_heads; };
+  schema.check("n_heads", [this, blames_heads] {
+    if (blames_heads()) require_heads_fit(*this);
+  });
+  schema.check("d_model", [this, blames_heads] {
+    if (!blames_heads()) require_heads_fit(*this);
+  });
   schema.check("n_kv_heads", [this] { require_groups_fit(*this); });
   schema.check("positions", [this] { require_pairs_for_rope(*this); });
 }

@@ -142,7 +142,11 @@ class Reader {
     }
   }
 
+  // Those of the sections below come first: the conditions of a section may build on them.
   void run_checks(const Place& place, const Schema& schema) {
+    const std::size_t errors_before = errors_.size();
+    for (const OptionEntry& option : schema.described()) check_below(place, option);
+    if (errors_.size() > errors_before) return;
     for (const Schema::Check& check : schema.checks()) {
       try {
         check.run();
@@ -151,7 +155,6 @@ class Reader {
         report(blamed.where, blamed.path, "{}", error.what());
       }
     }
-    for (const OptionEntry& option : schema.described()) check_below(place, option);
   }
 
   bool has_errors() const { return !errors_.empty(); }

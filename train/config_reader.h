@@ -26,7 +26,8 @@ namespace mobius {
 ///
 /// Faults are: an unknown key, a key of another kind of its section, a wrong type, a value out of
 /// range, null where it is not a value, a missing required key, a failed check. Checks run only
-/// where nothing else is wrong. After an error the members are in no particular state.
+/// where nothing else is wrong, those of a section only where all below it hold, so that a fault is
+/// reported once. After an error the members are in no particular state.
 void read_config(const ConfigDocument& document, Schema& schema);
 
 /// One named variation of a base configuration.

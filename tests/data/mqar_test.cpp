@@ -388,9 +388,17 @@ TEST(MqarOptions, RefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal([](MqarOptions& o) { o.seq_len = 255; }),
             "mqar: seq_len: expected an even number, got 255");
   EXPECT_EQ(refusal([](MqarOptions& o) { o.n_pairs = 65; }),
-            "mqar: seq_len: expected at least 4 times n_pairs = 65, got 256");
+            "mqar: n_pairs: n_pairs = 65 is more than a quarter of seq_len = 256");
+  EXPECT_EQ(refusal([](MqarOptions& o) { o.seq_len = 62; }),
+            "mqar: seq_len: n_pairs = 16 is more than a quarter of seq_len = 62");
   EXPECT_EQ(refusal([](MqarOptions& o) { o.vocab = 256; }),
-            "mqar: vocab: expected more than seq_len = 256, got 256");
+            "mqar: vocab: vocab = 256 is not above seq_len = 256");
+  EXPECT_EQ(refusal([](MqarOptions& o) { o.seq_len = 8192; }),
+            "mqar: seq_len: vocab = 8192 is not above seq_len = 8192");
+  EXPECT_EQ(refusal([](MqarOptions& o) {
+              o.mixture = {{8192, 8, 1}};
+            }),
+            "mqar: mixture: vocab = 8192 is not above seq_len = 8192");
   EXPECT_EQ(refusal([](MqarOptions& o) { o.n_pairs = 0; }), "mqar: n_pairs: must be >= 1, got 0");
   EXPECT_THAT(refusal([](MqarOptions& o) { o.power_a = 0; }), testing::HasSubstr("power_a"));
   EXPECT_THAT(refusal([&](MqarOptions& o) { o.power_a = nan; }), testing::HasSubstr("power_a"));
@@ -407,11 +415,16 @@ TEST(MqarOptions, RefusesWhatDoesNotFit) {
                 o.mixture = {{64, 8, 0}};
               }),
               testing::HasSubstr("mixture[0]: weight"));
-  EXPECT_THAT(refusal([](MqarOptions& o) {
-                o.seq_len = 128;
-                o.mixture = {{64, 8, 1}};
-              }),
-              testing::HasSubstr("no effect beside a mixture"));
+  EXPECT_EQ(refusal([](MqarOptions& o) {
+              o.seq_len = 128;
+              o.mixture = {{64, 8, 1}};
+            }),
+            "mqar: seq_len: has no effect beside a mixture; omit it");
+  EXPECT_EQ(refusal([](MqarOptions& o) {
+              o.n_pairs = 4;
+              o.mixture = {{64, 8, 1}};
+            }),
+            "mqar: n_pairs: has no effect beside a mixture; omit it");
 }
 
 TEST(MqarOptions, TakesTheTightestSizes) {

@@ -62,8 +62,39 @@ TEST_F(ConfigTest, ChecksSectionsAgainstEachOther) {
               HasSubstr("train.accumulation_steps: must divide batch_size = 8, got 3"));
   EXPECT_THAT(error_with({"schedule.warmup_steps=7"}),
               HasSubstr("schedule.warmup_steps: must not exceed train.max_steps = 6, got 7"));
-  EXPECT_THAT(error_with({"model.n_heads=3"}), HasSubstr("model.n_heads"));
-  EXPECT_THAT(error_with({"task.vocab=15"}), HasSubstr("task"));
+}
+
+// Each fault once, under the key that was set.
+TEST_F(ConfigTest, BlamesTheKeyThatWasSet) {
+  const auto error_of_text = [&](const std::string& text) {
+    return error_of([&] { config_of(text, {}, known_); });
+  };
+  EXPECT_EQ(error_of_text("task:\n  name: mqar\n  seq_len: 255\n"),
+            "tiny.yaml:3:3: task.seq_len: expected an even number, got 255");
+  EXPECT_EQ(
+      error_of_text("task:\n  name: recall\n  seq_len: 255\n"),
+      "tiny.yaml:3:3: task.seq_len: expected an even number (tokens and their repetition), got "
+      "255");
+  EXPECT_EQ(error_of_text("task:\n  name: mqar\n  seq_len: 10000\n"),
+            "tiny.yaml:3:3: task.seq_len: vocab = 8192 is not above seq_len = 10000");
+  EXPECT_EQ(error_of_text("task:\n  name: mqar\n  vocab: 200\n"),
+            "tiny.yaml:3:3: task.vocab: vocab = 200 is not above seq_len = 256");
+  EXPECT_EQ(error_of_text("task:\n  name: mqar\n  n_pairs: 65\n"),
+            "tiny.yaml:3:3: task.n_pairs: n_pairs = 65 is more than a quarter of seq_len = 256");
+  EXPECT_EQ(error_of_text("task:\n  name: mqar\n  mixture: [{seq_len: 63, n_pairs: 2}]\n"),
+            "tiny.yaml:3:14: task.mixture.0.seq_len: expected an even number, got 63");
+  EXPECT_EQ(error_of_text("task: {name: mqar}\nmodel:\n  d_model: 65\n"),
+            "tiny.yaml:3:3: model.d_model: n_heads = 2 is no divisor of d_model = 65");
+  EXPECT_EQ(error_of_text("task: {name: mqar}\nmodel:\n  n_heads: 3\n  positions: rope\n"),
+            "tiny.yaml:3:3: model.n_heads: n_heads = 3 is no divisor of d_model = 64");
+  EXPECT_EQ(
+      error_of_text("task: {name: mqar}\nmodel:\n  n_kv_heads: 3\n"),
+      "tiny.yaml:3:3: model.n_kv_heads: n_kv_heads = 3 is neither 0 nor a divisor of n_heads = "
+      "2");
+  EXPECT_EQ(
+      error_of_text("task: {name: mqar}\nmodel:\n  positions: rope\n  d_model: 6\n"),
+      "tiny.yaml:3:3: model.positions: rope rotates pairs, so d_model / n_heads must be even, "
+      "got 6 / 2 = 3");
 }
 
 // An option that would do nothing is an error, not a surprise.
