@@ -101,18 +101,6 @@ Variable dropout(const Variable& x, double p, RngKey key) {
                 });
 }
 
-Variable norm(const Variable& x) {
-  Tensor length = unary({UnaryOp::sqrt}, sum(unary({UnaryOp::square}, x.data()), {-1}, true));
-  Saved saved("norm", length);
-  return record("norm", {x}, std::move(length),
-                [x = Saved("norm", x), saved](const std::vector<Tensor>& grads, const NeedsGrad&) {
-                  const Tensor& y = saved.get();
-                  const Tensor positive = compare(CompareOp::less, zero(y), y);
-                  const Tensor factor = where(positive, div(grads[0], y), zero(y));
-                  return std::vector<Tensor>{mul(x.get(), factor)};
-                });
-}
-
 Variable log_hyp2f1(double a, double b, double c, const Variable& x) {
   LogHyp2f1Result result = log_hyp2f1(a, b, c, x.data());
   return record("log_hyp2f1", {x}, std::move(result.value),

@@ -47,6 +47,7 @@ inline Variable silu(const Variable& x) { return unary({UnaryOp::silu}, x); }
 inline Variable gelu(const Variable& x) { return unary({UnaryOp::gelu}, x); }
 inline Variable gelu_tanh(const Variable& x) { return unary({UnaryOp::gelu_tanh}, x); }
 inline Variable elu(const Variable& x) { return unary({UnaryOp::elu}, x); }
+inline Variable elu_plus_one(const Variable& x) { return unary({UnaryOp::elu_plus_one}, x); }
 /// min(max(x, low), high); infinities leave a side open. Gradient 0 where it acts.
 inline Variable clamp(const Variable& x, double low, double high) {
   return unary({UnaryOp::clamp, low, high}, x);
@@ -55,8 +56,6 @@ inline Variable clamp(const Variable& x, double low, double high) {
 Variable where(const Tensor& condition, const Variable& a, const Variable& b);
 /// The same key drops the same elements.
 Variable dropout(const Variable& x, double p, RngKey key);
-/// Euclidean norm over the last dimension, kept as size 1; its gradient at x = 0 is 0.
-Variable norm(const Variable& x);
 /// log 2F1(a, b; c; x), 0 <= x < 1.
 Variable log_hyp2f1(double a, double b, double c, const Variable& x);
 
@@ -99,6 +98,20 @@ Variable attention(const AttentionSpec& spec, const AttentionVariables& inputs);
 /// By feature products, linear in the sequence: see LinearAttentionInputs.
 Variable linear_attention(const Variable& q, const Variable& k, const Variable& v, bool causal,
                           double eps);
+
+// ---- vectors as points (point_ops.cpp)
+/// x[..., n, d] = length * direction.
+struct Polar {
+  Variable direction;  // x / max(|x|, least_length)
+  Variable length;     // |x|, [..., n, 1]; its gradient at x = 0 is 0
+};
+Polar polar(const Variable& x);
+/// [mu ; raw] as points of Wasserstein-2 space: see GaussianPointsResult.
+struct GaussianPointVariables {
+  Variable points;          // [R mu ; sigma], [..., n, 2d]
+  Variable squared_length;  // of the points, [..., n, 1]
+};
+GaussianPointVariables gaussian_points(const Variable& x, const GaussianPoints& how);
 
 // ---- norms (norm_ops.cpp)
 Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);

@@ -85,7 +85,7 @@ Kernel w2(const Arguments& a) {
           .gflop = products_gflop(a, 2 * a.head_dim, causal_pairs(a)),
           .attend =
               [=](const Variable& q, const Variable& k, const Variable& v) {
-                return w2_attention(gaussians_from(q), gaussians_from(k), v, tau, causal,
+                return w2_attention(q, k, v, tau, causal,
                                     /*rope_base=*/10000);
               },
           .parameters = {tau}};
@@ -96,7 +96,7 @@ Kernel w2_overlap(const Arguments& a) {
   return {.qk_dim = 2 * a.head_dim,
           .gflop = products_gflop(a, a.head_dim, causal_pairs(a)),
           .attend = [](const Variable& q, const Variable& k, const Variable& v) {
-            return w2_overlap_attention(gaussians_from(q), gaussians_from(k), v, causal,
+            return w2_overlap_attention(q, k, v, causal,
                                         /*rope_base=*/10000);
           }};
 }

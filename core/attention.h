@@ -32,7 +32,7 @@ struct AttentionMask {
 
 /// From the product <q_i, k_j> to an unnormalised weight.
 enum class ScoreMap {
-  /// exp(scale <q_i, k_j> + key_bias_j + distance_bias[p - j])
+  /// exp(scale t_i <q_i, k_j> + key_bias_j + distance_bias[p - j])
   dot,
   /// exp(min(g_i - s log a_ij, log_cap)), a_ij = 1 - t_i <q_i, k_j> > 0, q and k of unit length
   conformal
@@ -45,7 +45,8 @@ enum class WeightNormalizer {
 
 /// A selection of the `topk` keys with the largest products for each query, found by
 /// attention_threshold(): a query sees, of the keys that the mask lets it see, those whose product
-/// scale <q_i, k_j> is above `value`, or equal to it with j <= `last_key` (ties: the smaller j).
+/// scale t_i <q_i, k_j> is above `value`, or equal to it with j <= `last_key` (ties: the smaller
+/// j).
 struct AttentionThreshold {
   Tensor value{};     // [B, H, Nq], undefined: no selection
   Tensor last_key{};  // i64 [B, H, Nq]
@@ -72,7 +73,7 @@ struct AttentionInputs {
   Tensor key_bias;       // dot: undefined or [B, G, Nk]
   Tensor distance_bias;  // dot: undefined or [H, Nq + Nk - 1]; pairs with j - i = t - (Nq - 1) read
                          // entry t
-  Tensor sharpness;      // conformal: t_i in [0, 1), [B, H, Nq]
+  Tensor sharpness;      // t_i, [B, H, Nq]; conformal: in [0, 1); dot: undefined means 1
   Tensor log_factor;     // conformal: g_i, [B, H, Nq]; undefined means 0
 };
 

@@ -36,11 +36,12 @@ enum class UnaryOp {
   sigmoid,
   softplus,  // log(1 + e^x), without overflow
   relu,
-  silu,       // x sigmoid(x)
-  gelu,       // x Phi(x), exact (erf)
-  gelu_tanh,  // its tanh approximation
-  elu,        // x for x > 0, else e^x - 1
-  clamp       // min(max(x, a), b); derivative 1 strictly inside, 0 where it acts
+  silu,          // x sigmoid(x)
+  gelu,          // x Phi(x), exact (erf)
+  gelu_tanh,     // its tanh approximation
+  elu,           // x for x > 0, else e^x - 1
+  elu_plus_one,  // x + 1 for x > 0, else e^x: positive however small x is
+  clamp          // min(max(x, a), b); derivative 1 strictly inside, 0 where it acts
 };
 
 struct Unary {
@@ -54,6 +55,16 @@ enum class CompareOp { less, less_equal, equal };
 
 /// What follows a matrix product, applied while the result is still in cache: C = act(A B + bias).
 enum class Activation { none, relu, silu, gelu, gelu_tanh };
+
+/// Below it a vector has no direction: see Backend::polar.
+constexpr double least_length = 1e-12;
+
+/// How [mu ; raw] becomes a point of Wasserstein-2 space: see Backend::gaussian_points.
+struct GaussianPoints {
+  double rope_base = 0;     // 0: not rotated
+  std::int64_t offset = 0;  // position of the first row
+  double least_sigma = 0;
+};
 
 struct AdamWStep {
   double lr, beta1, beta2, eps, weight_decay;
@@ -173,6 +184,23 @@ class Backend {
   virtual void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
                                    const Tensor& rstd, const Tensor& grad_y, const Tensor& grad_x,
                                    const Tensor& grad_weight, const Tensor& grad_bias) = 0;
+
+  // ---- vectors as points; x[..., N, D] is strided but for the last dimension
+  /// direction = x / max(|x|, least_length), length = |x|, [..., N, 1].
+  virtual void polar(const Tensor& x, const Tensor& direction, const Tensor& length) = 0;
+  /// Either gradient may be undefined: 0.
+  virtual void polar_backward(const Tensor& direction, const Tensor& length,
+                              const Tensor& grad_direction, const Tensor& grad_length,
+                              const Tensor& grad_x) = 0;
+  /// points = [R mu ; softplus(raw) + least] of x = [mu ; raw], R as rope() with `base`, nothing
+  /// where base is 0; squared_length = |points|^2, [..., N, 1].
+  virtual void gaussian_points(const Tensor& x, const GaussianPoints& how, const Tensor& points,
+                               const Tensor& squared_length) = 0;
+  /// Either gradient may be undefined: 0.
+  virtual void gaussian_points_backward(const Tensor& x, const GaussianPoints& how,
+                                        const Tensor& points, const Tensor& grad_points,
+                                        const Tensor& grad_squared_length,
+                                        const Tensor& grad_x) = 0;
 
   // ---- positions
   /// Rotates the pairs (x_t, x_{t+d/2}) of x[..., N, d] (strided but for the last dimension) by

@@ -341,6 +341,57 @@ NormGrads layer_norm_backward(const Tensor& x, const Tensor& weight, const Tenso
   return grads;
 }
 
+// ---- vectors as points
+
+namespace {
+
+void require_matrix(std::string_view op, const Tensor& x) {
+  if (x.ndim() < 2) throw ShapeError("{}: x {}: expected [..., n, d]", op, to_string(x.shape()));
+}
+
+Tensor with_dense_rows(const Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
+Tensor contiguous_if_defined(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
+
+}  // namespace
+
+PolarResult polar(const Tensor& x) {
+  require_matrix("polar", x);
+  PolarResult result{x.empty_like(), Tensor::empty(with_last(x.shape(), 1), x.dtype(), x.device())};
+  backend_of(x).polar(with_dense_rows(x), result.direction, result.length);
+  return result;
+}
+
+Tensor polar_backward(const PolarResult& result, const Tensor& grad_direction,
+                      const Tensor& grad_length) {
+  Tensor grad_x = result.direction.empty_like();
+  backend_of(grad_x).polar_backward(result.direction, result.length,
+                                    contiguous_if_defined(grad_direction),
+                                    contiguous_if_defined(grad_length), grad_x);
+  return grad_x;
+}
+
+GaussianPointsResult gaussian_points(const Tensor& x, const GaussianPoints& how) {
+  require_matrix("gaussian_points", x);
+  const std::int64_t parts = how.rope_base == 0 ? 2 : 4;
+  if (x.size(-1) % parts != 0) {
+    throw ShapeError("gaussian_points: x {}: expected [..., n, 2d]{}", to_string(x.shape()),
+                     parts == 4 ? " with even d, to be rotated" : "");
+  }
+  GaussianPointsResult result{x.empty_like(),
+                              Tensor::empty(with_last(x.shape(), 1), x.dtype(), x.device())};
+  backend_of(x).gaussian_points(with_dense_rows(x), how, result.points, result.squared_length);
+  return result;
+}
+
+Tensor gaussian_points_backward(const Tensor& x, const GaussianPoints& how, const Tensor& points,
+                                const Tensor& grad_points, const Tensor& grad_squared_length) {
+  Tensor grad_x = x.empty_like();
+  backend_of(x).gaussian_points_backward(with_dense_rows(x), how, points,
+                                         contiguous_if_defined(grad_points),
+                                         contiguous_if_defined(grad_squared_length), grad_x);
+  return grad_x;
+}
+
 // ---- positions, rows, losses
 
 Tensor rope(const Tensor& x, double base, std::int64_t offset, int sign) {
@@ -348,7 +399,7 @@ Tensor rope(const Tensor& x, double base, std::int64_t offset, int sign) {
     throw ShapeError("rope: x {}: expected [..., n, d] with even d", to_string(x.shape()));
   }
   Tensor y = x.empty_like();
-  backend_of(x).rope(x.stride(-1) == 1 ? x : x.contiguous(), base, offset, sign, y);
+  backend_of(x).rope(with_dense_rows(x), base, offset, sign, y);
   return y;
 }
 

@@ -109,6 +109,26 @@ NormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
 NormGrads layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
                               const Tensor& rstd, const Tensor& grad_y);
 
+// ---- vectors as points, x[..., N, D]
+struct PolarResult {
+  Tensor direction;  // x / max(|x|, least_length)
+  Tensor length;     // |x|, [..., N, 1]
+};
+PolarResult polar(const Tensor& x);
+/// Either gradient may be undefined: 0.
+Tensor polar_backward(const PolarResult& result, const Tensor& grad_direction,
+                      const Tensor& grad_length);
+
+/// Gaussians N(mu, diag(sigma^2)) given as [mu ; raw], [..., N, 2d], as points whose distance is
+/// that of Wasserstein (docs/MATH.md, section 3).
+struct GaussianPointsResult {
+  Tensor points;          // [R mu ; sigma], [..., N, 2d]
+  Tensor squared_length;  // of the points, [..., N, 1]
+};
+GaussianPointsResult gaussian_points(const Tensor& x, const GaussianPoints& how);
+Tensor gaussian_points_backward(const Tensor& x, const GaussianPoints& how, const Tensor& points,
+                                const Tensor& grad_points, const Tensor& grad_squared_length);
+
 // ---- positions, rows, losses
 Tensor rope(const Tensor& x, double base, std::int64_t offset, int sign = 1);
 /// table[V, D], index of any shape -> [index..., D]. Throws Error on an index outside [0, V).

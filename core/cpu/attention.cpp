@@ -36,8 +36,7 @@ class ForwardTile {
   /// Output rows [i0, i1) of head h of batch element b.
   void run(std::int64_t b, std::int64_t h, std::int64_t i0, std::int64_t i1) {
     TilePosition at{b, h, i0, i1, 0};
-    const T scale = p_.spec.score == ScoreMap::dot ? static_cast<T>(p_.spec.scale) : T{1};
-    copy_rows(p_.q.row(b, h, i0), p_.q.row_stride, i1 - i0, p_.d, scale, q_tile_.data(), p_.d);
+    load_queries(p_, b, h, i0, i1, q_tile_.data(), p_.d);
     std::fill(sums_.data(), sums_.data() + attention_block_q * dv_, T{0});
     for (std::int64_t i = 0; i < i1 - i0; ++i) {
       largest_[i] = -std::numeric_limits<T>::infinity();

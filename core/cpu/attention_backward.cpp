@@ -97,9 +97,8 @@ class BackwardTile {
     // grad_v.
     const std::int64_t width = std::min(
         round_up(round_up(end - at.j0, panel_rows), attention_lanes<T>), attention_block_k);
-    const T scale = p_.spec.score == ScoreMap::dot ? static_cast<T>(p_.spec.scale) : T{1};
-    copy_rows(p_.q.row(at.b, at.h, at.i0), p_.q.row_stride, rows, p_.d, scale, q_tile_.data(), d_);
-    copy_rows(s_.grad_out.row(at.b, at.h, at.i0), s_.grad_out.row_stride, rows, p_.dv, T{1},
+    load_queries(p_, at.b, at.h, at.i0, at.i1, q_tile_.data(), d_);
+    copy_rows(s_.grad_out.row(at.b, at.h, at.i0), s_.grad_out.row_stride, rows, p_.dv,
               grad_out_tile_.data(), dv_);
     const std::int64_t bg = at.b * p_.groups + g;
     tile_gemm(rows, width, p_.d, q_tile_.data(), d_, 1, tile_of<T>(s_.k_tiles, bg, at.j0),
@@ -192,15 +191,39 @@ std::int64_t shares_per_group(const AttentionProblem<T>& p) {
                                   std::max<std::int64_t>(p.key_tiles(), 1));
 }
 
-/// out = factor * the sum over the leading dimension of shares[S, ...], in order, padding dropped.
-inline void add_shares(const Tensor& shares, double factor, const Tensor& out) {
+/// out = the sum over the leading dimension of shares[S, ...], in order, padding dropped.
+inline void add_shares(const Tensor& shares, const Tensor& out) {
   Tensor total = shares.slice(0, 0, 1).squeeze(0);
   for (std::int64_t s = 1; s < shares.size(0); ++s)
     total.add_(shares.slice(0, s, s + 1).squeeze(0));
-  if (factor != 1) total.scale_(factor);
   for (int dim = 0; dim < out.ndim(); ++dim) total = total.slice(dim, 0, out.size(dim));
   Tensor target = out;
   target.copy_from(total);
+}
+
+/// The gradients of the queries from those of the queries times their factors, summed over the
+/// shares in order; and, of the dot score map, those of the factors.
+template <class T>
+void finish_queries(const AttentionProblem<T>& p, const Tensor& shares,
+                    const AttentionGrads& grads) {
+  const std::int64_t width = shares.size(-1), n_shares = shares.size(0);
+  const std::int64_t share = shares.numel() / std::max<std::int64_t>(n_shares, 1);
+  const bool wants_factor = p.spec.score == ScoreMap::dot && grads.sharpness.defined();
+  parallel_for(
+      p.batch * p.heads * p.n_q, row_grain(4 * p.d), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r) {
+          const std::int64_t b = r / p.n_q / p.heads, h = r / p.n_q % p.heads, i = r % p.n_q;
+          T* const total = shares.data<T>() + ((b * p.heads + h) * p.padded_queries() + i) * width;
+          for (std::int64_t s = 1; s < n_shares; ++s) add_row(total + s * share, width, total);
+          if (wants_factor) {
+            grads.sharpness.template data<T>()[r] =
+                static_cast<T>(p.spec.scale) * dot_rows(p.q.row(b, h, i), total, p.d);
+          }
+          const T factor = p.query_factor(b, h, i);
+          T* const out = grads.q.template data<T>() + r * p.d;
+          for (std::int64_t c = 0; c < p.d; ++c) out[c] = factor * total[c];
+        }
+      });
 }
 
 template <class T, class Score, bool kSoftmax>
@@ -208,6 +231,7 @@ void backward_tiles(const AttentionProblem<T>& p, const AttentionInputs& in, con
                     const Tensor& lse, const Tensor& grad_out, const AttentionGrads& grads) {
   const DType type = dtype_of<T>();
   const Tensor mean = kSoftmax ? row_means(p, out, grad_out) : Tensor();
+  constexpr bool kConformal = std::is_same_v<Score, ConformalScore<T>>;
   const std::int64_t shares = shares_per_group(p);
   const Shape per_query{shares, p.batch, p.heads, p.n_q};
   BackwardState<T> state{
@@ -220,7 +244,7 @@ void backward_tiles(const AttentionProblem<T>& p, const AttentionInputs& in, con
       shares,
       Tensor::zeros(
           {shares, p.batch, p.heads, p.padded_queries(), round_up(p.d, attention_lanes<T>)}, type),
-      grads.sharpness.defined() ? Tensor::zeros(per_query, type) : Tensor(),
+      kConformal && grads.sharpness.defined() ? Tensor::zeros(per_query, type) : Tensor(),
       grads.log_factor.defined() ? Tensor::zeros(per_query, type) : Tensor(),
       grads.distance_bias.defined()
           ? Tensor::zeros({shares, p.batch, p.heads, p.distance_bias.size(1)}, type)
@@ -233,12 +257,12 @@ void backward_tiles(const AttentionProblem<T>& p, const AttentionInputs& in, con
         tile.run(bg / p.groups, bg % p.groups, key_tile, share);
     }
   });
-  add_shares(state.grad_q, p.spec.score == ScoreMap::dot ? p.spec.scale : 1, grads.q);
-  if (grads.sharpness.defined()) add_shares(state.grad_sharpness, 1, grads.sharpness);
-  if (grads.log_factor.defined()) add_shares(state.grad_log_factor, 1, grads.log_factor);
+  finish_queries(p, state.grad_q, grads);
+  if (state.grad_sharpness.defined()) add_shares(state.grad_sharpness, grads.sharpness);
+  if (grads.log_factor.defined()) add_shares(state.grad_log_factor, grads.log_factor);
   if (grads.distance_bias.defined()) {  // the batch shares the bias
     const std::int64_t n = p.distance_bias.size(1);
-    add_shares(state.grad_distance.reshape({shares * p.batch, p.heads, n}), 1, grads.distance_bias);
+    add_shares(state.grad_distance.reshape({shares * p.batch, p.heads, n}), grads.distance_bias);
   }
 }
 

@@ -138,6 +138,15 @@ struct AttentionProblem {
   /// Queries with the last tile completed: gradients of padding rows have a place.
   std::int64_t padded_queries() const { return query_tiles() * attention_block_q; }
   std::int64_t group_of(std::int64_t head) const { return head / (heads / groups); }
+  std::int64_t row_of(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    return (b * heads + h) * n_q + i;
+  }
+  /// By which query i is multiplied before its products.
+  T query_factor(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    if (spec.score == ScoreMap::conformal) return 1;
+    const auto scale = static_cast<T>(spec.scale);
+    return sharpness ? scale * sharpness[row_of(b, h, i)] : scale;
+  }
 };
 
 /// x itself when its rows are whole vectors, else a copy with rows padded by zeros.

@@ -19,6 +19,7 @@
 
 #include "core/cpu/attention_problem.h"
 #include "core/cpu/math-inl.h"
+#include "core/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mobius {
@@ -255,21 +256,6 @@ RowGrads<T> weights_backward_row(const ConformalScore<T>& score, const TileKeys&
         hn::StoreU(hn::Zero(d), d, grad_w + j);
       });
   return {hn::GetLane(hn::SumOfLanes(d, grad_t)), hn::GetLane(hn::SumOfLanes(d, grad_g))};
-}
-
-template <class T>
-T dot_rows(const T* a, const T* b, std::int64_t n) {
-  const Lanes<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto sum = hn::Zero(d);
-  std::int64_t j = 0;
-  for (; j + lanes <= n; j += lanes)
-    sum = hn::MulAdd(hn::LoadU(d, a + j), hn::LoadU(d, b + j), sum);
-  if (j < n) {
-    const auto tail = hn::FirstN(d, static_cast<std::size_t>(n - j));
-    sum = hn::MulAdd(hn::MaskedLoad(tail, d, a + j), hn::MaskedLoad(tail, d, b + j), sum);
-  }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 /// to += x over whole vectors.

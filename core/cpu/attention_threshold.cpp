@@ -45,8 +45,7 @@ class ThresholdTile {
   void run(std::int64_t b, std::int64_t h, std::int64_t i0, std::int64_t i1) {
     const TilePosition at{b, h, i0, i1, 0};
     const std::int64_t end = p_.visibility.end_key(i1), bg = b * p_.groups + p_.group_of(h);
-    copy_rows(p_.q.row(b, h, i0), p_.q.row_stride, i1 - i0, p_.d, static_cast<T>(p_.spec.scale),
-              q_tile_.data(), p_.d);
+    load_queries(p_, b, h, i0, i1, q_tile_.data(), p_.d);
     for (std::int64_t j0 = 0; j0 < end; j0 += attention_block_k) {
       const std::int64_t columns =
           round_up(std::min(attention_block_k, end - j0), attention_lanes<T>);

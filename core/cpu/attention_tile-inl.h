@@ -24,14 +24,16 @@ namespace HWY_NAMESPACE {
 template <class T>
 class Scratch {
  public:
-  explicit Scratch(std::int64_t n) : memory_(Tensor::empty({n}, dtype_of<T>())) {
-    std::fill(data(), data() + n, T{0});
+  explicit Scratch(std::int64_t n)
+      : memory_(Tensor::empty({n}, dtype_of<T>())), data_(memory_.data<T>()) {
+    std::fill(data_, data_ + n, T{0});
   }
-  T* data() { return memory_.data<T>(); }
-  T* row(std::int64_t i, std::int64_t width) { return data() + i * width; }
+  T* data() { return data_; }
+  T* row(std::int64_t i, std::int64_t width) { return data_ + i * width; }
 
  private:
   Tensor memory_;
+  T* data_;
 };
 
 /// x[B, G, N, D] as [B G, tiles, D, block_k]: each tile transposed, so that keys lie along vectors;
@@ -65,14 +67,25 @@ const T* tile_of(const Tensor& tiles, std::int64_t bg, std::int64_t j0) {
          (bg * tiles.size(1) + j0 / attention_block_k) * tiles.size(2) * attention_block_k;
 }
 
-/// to[rows, width] = factor * source rows (n columns); rows past `count` are 0.
+/// to[rows, width] = source rows (n columns); rows past `count` are 0.
 template <class T>
-void copy_rows(const T* source, std::int64_t stride, std::int64_t count, std::int64_t n, T factor,
-               T* to, std::int64_t width) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    for (std::int64_t c = 0; c < n; ++c) to[i * width + c] = factor * source[i * stride + c];
-  }
+void copy_rows(const T* source, std::int64_t stride, std::int64_t count, std::int64_t n, T* to,
+               std::int64_t width) {
+  for (std::int64_t i = 0; i < count; ++i) std::copy_n(source + i * stride, n, to + i * width);
   std::fill(to + count * width, to + attention_block_q * width, T{0});
+}
+
+/// Queries [i0, i1) of a head, times their factors, in rows of `width`.
+template <class T>
+void load_queries(const AttentionProblem<T>& p, std::int64_t b, std::int64_t h, std::int64_t i0,
+                  std::int64_t i1, T* to, std::int64_t width) {
+  for (std::int64_t i = i0; i < i1; ++i) {
+    const T factor = p.query_factor(b, h, i);
+    const T* const source = p.q.row(b, h, i);
+    T* const row = to + (i - i0) * width;
+    for (std::int64_t c = 0; c < p.d; ++c) row[c] = factor * source[c];
+  }
+  std::fill(to + (i1 - i0) * width, to + attention_block_q * width, T{0});
 }
 
 /// A query tile [i0, i1) of one head against the key tile that starts at j0.

@@ -65,6 +65,14 @@ class CpuBackend final : public Backend {
   void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
                            const Tensor& rstd, const Tensor& grad_y, const Tensor& grad_x,
                            const Tensor& grad_weight, const Tensor& grad_bias) override;
+  void polar(const Tensor& x, const Tensor& direction, const Tensor& length) override;
+  void polar_backward(const Tensor& direction, const Tensor& length, const Tensor& grad_direction,
+                      const Tensor& grad_length, const Tensor& grad_x) override;
+  void gaussian_points(const Tensor& x, const GaussianPoints& how, const Tensor& points,
+                       const Tensor& squared_length) override;
+  void gaussian_points_backward(const Tensor& x, const GaussianPoints& how, const Tensor& points,
+                                const Tensor& grad_points, const Tensor& grad_squared_length,
+                                const Tensor& grad_x) override;
   void rope(const Tensor& x, double base, std::int64_t offset, int sign, const Tensor& y) override;
   void gather_rows(const Tensor& table, const Tensor& index, const Tensor& out) override;
   void scatter_add_rows(const Tensor& rows, const Tensor& index, const Tensor& table) override;

@@ -288,6 +288,17 @@ struct Elu {
   }
 };
 
+struct EluPlusOne {
+  template <class D, class V>
+  HWY_INLINE V value(D d, V x) const {
+    return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Add(x, constant(d, 1)), exp(d, x));
+  }
+  template <class D, class V>
+  HWY_INLINE V derivative(D d, V x, V y) const {
+    return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), constant(d, 1), y);
+  }
+};
+
 struct Clamp {
   double low, high;
   template <class D, class V>
@@ -357,6 +368,8 @@ void with_function(const Unary& f, Fn&& fn) {
       return fn(functions::GeluTanh{});
     case UnaryOp::elu:
       return fn(functions::Elu{});
+    case UnaryOp::elu_plus_one:
+      return fn(functions::EluPlusOne{});
     case UnaryOp::clamp:
       return fn(functions::Clamp{f.a, f.b});
   }

@@ -64,7 +64,7 @@ class Chunk {
   explicit Chunk(std::int64_t width) : width_(width), rows_(chunk * width + 64) {}
   void load(const HeadRows<T>& x, std::int64_t b, std::int64_t h, std::int64_t begin,
             std::int64_t count, std::int64_t n) {
-    copy_rows(x.row(b, h, begin), x.row_stride, count, n, T{1}, rows_.data(), width_);
+    copy_rows(x.row(b, h, begin), x.row_stride, count, n, rows_.data(), width_);
   }
   /// [width, L]
   void transpose_to(T* out) { transpose_tile(rows_.data(), chunk, width_, width_, out, chunk); }

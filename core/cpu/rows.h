@@ -29,4 +29,23 @@ inline std::vector<std::int64_t> leading_offsets(const Tensor& x, int kept) {
   return offsets;
 }
 
+/// Rows of x[..., N, D], which may be strided but for the last dimension, by their number;
+/// `offsets` are leading_offsets(x, 2).
+template <class T>
+struct RowsOf {
+  const T* data;
+  const std::int64_t* offsets;
+  std::int64_t rows_each, row_stride, width;
+
+  RowsOf(const Tensor& x, const std::vector<std::int64_t>& offsets_of_x)
+      : data(x.data<T>()),
+        offsets(offsets_of_x.data()),
+        rows_each(x.size(-2)),
+        row_stride(x.stride(-2)),
+        width(x.size(-1)) {}
+  const T* row(std::int64_t r) const {
+    return data + offsets[r / rows_each] + r % rows_each * row_stride;
+  }
+};
+
 }  // namespace mobius

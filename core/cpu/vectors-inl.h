@@ -61,6 +61,17 @@ HWY_INLINE void for_vectors(std::int64_t n, const Body& body) {
   body(d, TailAccess<std::remove_const_t<D>>{d, tail}, i);
 }
 
+/// <x, y> of n elements.
+template <class T>
+T dot_rows(const T* x, const T* y, std::int64_t n) {
+  const hn::ScalableTag<T> lanes;
+  auto sum = hn::Zero(lanes);
+  for_vectors<T>(n, [&](auto, auto memory, std::int64_t i) HWY_ATTR {
+    sum = hn::MulAdd(memory.load(x + i), memory.load(y + i), sum);
+  });
+  return hn::GetLane(hn::SumOfLanes(lanes, sum));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius
 HWY_AFTER_NAMESPACE();

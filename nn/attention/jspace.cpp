@@ -11,11 +11,6 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// x / max(|x|, eps) over the last dimension; eps keeps a zero vector zero.
-Variable direction(const Variable& x, const Variable& length) {
-  return x / clamp(length, 1e-12, infinity);
-}
-
 }  // namespace
 
 ConformalKernel conformal_kernel(ConformalWeight weight, std::int64_t d, std::optional<double> s,
@@ -52,11 +47,11 @@ Radius beta_to_radius(const Variable& beta, double s) {
 double radius_to_beta(double r, double s) { return 2 * s * r / ((1 - r) * (1 + r)); }
 
 BallPoints embed_in_ball(const Variable& q, const Variable& k, const Variable& alpha, double s) {
-  const Variable length = norm(q);  // [B, H, n_q, 1]
+  const auto [qhat, length] = polar(q);  // [B, H, n_q, 1]
   const Variable beta = scale(alpha * length, 1 / std::sqrt(static_cast<double>(q.size(-1))));
   return {.radius = beta_to_radius(clamp(beta, -infinity, radius_to_beta(largest_radius, s)), s),
-          .qhat = direction(q, length),
-          .zeta = direction(k, norm(k))};
+          .qhat = qhat,
+          .zeta = polar(k).direction};
 }
 
 Variable log_normalizer(const Radius& radius, const ConformalKernel& kernel) {

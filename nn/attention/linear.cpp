@@ -29,21 +29,15 @@ void require_carried_sums(std::string_view variant, const AttentionMask& mask) {
         variant, mask.window > 0 ? "window" : "given mask");
 }
 
-// e^min(x, 0) + max(x, 0): elu(x) + 1 without the -1 that swallows e^x for x below -17 in f32.
-Variable elu_features(const Variable& x) {
-  const Variable zero(Tensor::zeros({}, x.dtype(), x.device()));
-  return exp(minimum(x, zero)) + relu(x);
-}
-
 Variable elu_linear_attention(const Variable& q, const Variable& k, const Variable& v,
                               const AttentionMask& mask) {
   require_carried_sums("linear", mask);
-  return linear_attention(elu_features(q), elu_features(k), v, mask.causal, linear_attention_eps);
+  return linear_attention(elu_plus_one(q), elu_plus_one(k), v, mask.causal, linear_attention_eps);
 }
 
 Variable elu_linear_weights(const Variable& q, const Variable& k, const AttentionMask& mask) {
   require_carried_sums("linear", mask);
-  return feature_weights(elu_features(q), elu_features(k), mask, linear_attention_eps);
+  return feature_weights(elu_plus_one(q), elu_plus_one(k), mask, linear_attention_eps);
 }
 
 std::shared_ptr<Attention> LinearAttentionOptions::build(const AttentionContext& context) const {

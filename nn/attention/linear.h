@@ -16,9 +16,6 @@ namespace mobius {
 
 constexpr double linear_attention_eps = 1e-6;
 
-/// elu(x) + 1, elementwise: x + 1 for x > 0, else e^x; positive down to where e^x underflows.
-Variable elu_features(const Variable& x);
-
 /// q[B, H, n_q, d], k[B, G, n_k, d], v[B, G, n_k, d_v] -> [B, H, n_q, d_v]. The mask may be causal;
 /// other masks throw Error: sums that are carried along cannot leave out single pairs.
 Variable elu_linear_attention(const Variable& q, const Variable& k, const Variable& v,

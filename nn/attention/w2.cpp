@@ -11,13 +11,6 @@ namespace {
 constexpr double least_sigma = 1e-4;
 constexpr double tau_eps = 1e-6;
 
-Variable rotated(const Variable& x, std::optional<double> rope_base) {
-  return rope_base ? rope(x, *rope_base) : x;
-}
-
-// |x|^2 over the last dimension, kept: one pass each way.
-Variable squared_length(const Variable& x) { return square(norm(x)); }
-
 // [B, G, n, 1] -> [B, G, n].
 Variable per_key(const Variable& x) { return reshape(x, {x.size(0), x.size(1), x.size(2)}); }
 
@@ -29,34 +22,37 @@ AttentionCall biased_call(const Variable& q, const Variable& k, const Variable& 
               .q = q, .k = k, .v = v, .key_bias = key_bias, .distance_bias = extras.distance_bias}};
 }
 
-// 1 / (tau + eps) for the query heads: [G, 1, 1] -> [H, 1, 1].
-Variable for_query_heads(const Variable& x, std::int64_t n_heads) {
-  const std::int64_t n_groups = x.size(0);
-  return reshape(expand(reshape(x, {n_groups, 1}), {n_groups, n_heads / n_groups}),
-                 {n_heads, 1, 1});
+// x[G, 1, 1] for every query, [B, H, n_q].
+Variable for_every_query(const Variable& x, const Variable& q) {
+  const std::int64_t n_heads = q.size(1), n_groups = x.size(0);
+  const Variable by_head =
+      reshape(expand(reshape(x, {n_groups, 1}), {n_groups, n_heads / n_groups}), {1, n_heads, 1});
+  return expand(by_head, {q.size(0), n_heads, q.size(2)});
 }
 
-AttentionCall w2_call(const Gaussians& q, const Gaussians& k, const Variable& v,
-                      const Variable& tau, const AttentionMask& mask,
-                      std::optional<double> rope_base, const AttentionExtras& extras) {
-  const auto point = [&](const Gaussians& g) {
-    return concat({rotated(g.mu, rope_base), g.sigma}, -1);
-  };
-  const Variable sharpness = reciprocal(affine(tau, 1, tau_eps));  // [G, 1, 1]
-  const Variable x_q = point(q) * scale(for_query_heads(sharpness, q.mu.size(1)), 2);
-  const Variable x_k = point(k);
-  const Variable key_bias = squared_length(x_k) * neg(sharpness);
-  return biased_call(x_q, x_k, v, per_key(key_bias), mask, extras);
+AttentionCall w2_call(const Variable& q, const Variable& k, const Variable& v, const Variable& tau,
+                      const AttentionMask& mask, std::optional<double> rope_base,
+                      const AttentionExtras& extras) {
+  const GaussianPoints how{.rope_base = rope_base.value_or(0), .least_sigma = least_sigma};
+  const Variable x_q = gaussian_points(q, how).points;
+  const auto [x_k, squared_length] = gaussian_points(k, how);
+  const Variable inverse_tau = reciprocal(affine(tau, 1, tau_eps));  // [G, 1, 1]
+  const Variable key_bias = per_key(squared_length * neg(inverse_tau));
+  AttentionCall call = biased_call(x_q, x_k, v, key_bias, mask, extras);
+  call.inputs.sharpness = for_every_query(scale(inverse_tau, 2), q);
+  return call;
 }
 
 AttentionCall w2_overlap_call(const Gaussians& q, const Gaussians& k, const Variable& v,
                               const AttentionMask& mask, std::optional<double> rope_base,
                               const AttentionExtras& extras) {
-  const auto point = [&](const Gaussians& g) { return rotated(g.mu * rsqrt(g.sigma), rope_base); };
+  const auto point = [&](const Gaussians& g) {
+    const Variable m = g.mu * rsqrt(g.sigma);
+    return rope_base ? rope(m, *rope_base) : m;
+  };
   const Variable m_k = point(k);
-  const Variable log_volume = sum(log(k.sigma), {-1}, /*keepdim=*/true);
-  const Variable key_bias = scale(squared_length(m_k) + log_volume, -0.5);
-  return biased_call(point(q), m_k, v, per_key(key_bias), mask, extras);
+  const Variable volume_and_length = sum(log(k.sigma) + square(m_k), {-1}, /*keepdim=*/true);
+  return biased_call(point(q), m_k, v, per_key(scale(volume_and_length, -0.5)), mask, extras);
 }
 
 // What both layers share: Gaussians in place of queries and keys.
@@ -93,12 +89,10 @@ class W2Attention final : public GaussianAttention {
 
  protected:
   Variable attend(const HeadInputs& in) override {
-    return w2_attention(gaussians_from(in.q), gaussians_from(in.k), in.v, tau(), in.mask,
-                        rope_base(), in.extras);
+    return w2_attention(in.q, in.k, in.v, tau(), in.mask, rope_base(), in.extras);
   }
   Variable weights(const HeadInputs& in) override {
-    return w2_weights(gaussians_from(in.q), gaussians_from(in.k), tau(), in.mask, rope_base(),
-                      in.extras);
+    return w2_weights(in.q, in.k, tau(), in.mask, rope_base(), in.extras);
   }
 
  private:
@@ -113,12 +107,10 @@ class W2OverlapAttention final : public GaussianAttention {
 
  protected:
   Variable attend(const HeadInputs& in) override {
-    return w2_overlap_attention(gaussians_from(in.q), gaussians_from(in.k), in.v, in.mask,
-                                rope_base(), in.extras);
+    return w2_overlap_attention(in.q, in.k, in.v, in.mask, rope_base(), in.extras);
   }
   Variable weights(const HeadInputs& in) override {
-    return w2_overlap_weights(gaussians_from(in.q), gaussians_from(in.k), in.mask, rope_base(),
-                              in.extras);
+    return w2_overlap_weights(in.q, in.k, in.mask, rope_base(), in.extras);
   }
 };
 
@@ -140,27 +132,29 @@ Variable squared_w2_distance(const Gaussians& q, const Gaussians& k) {
   return squared_differences(q.mu, k.mu) + squared_differences(q.sigma, k.sigma);
 }
 
-Variable w2_attention(const Gaussians& q, const Gaussians& k, const Variable& v,
-                      const Variable& tau, const AttentionMask& mask,
-                      std::optional<double> rope_base, const AttentionExtras& extras) {
+Variable w2_attention(const Variable& q, const Variable& k, const Variable& v, const Variable& tau,
+                      const AttentionMask& mask, std::optional<double> rope_base,
+                      const AttentionExtras& extras) {
   return attention(w2_call(q, k, v, tau, mask, rope_base, extras));
 }
 
-Variable w2_weights(const Gaussians& q, const Gaussians& k, const Variable& tau,
+Variable w2_weights(const Variable& q, const Variable& k, const Variable& tau,
                     const AttentionMask& mask, std::optional<double> rope_base,
                     const AttentionExtras& extras) {
   return attention_weights(w2_call(q, k, {}, tau, mask, rope_base, extras));
 }
 
-Variable w2_overlap_attention(const Gaussians& q, const Gaussians& k, const Variable& v,
+Variable w2_overlap_attention(const Variable& q, const Variable& k, const Variable& v,
                               const AttentionMask& mask, std::optional<double> rope_base,
                               const AttentionExtras& extras) {
-  return attention(w2_overlap_call(q, k, v, mask, rope_base, extras));
+  return attention(
+      w2_overlap_call(gaussians_from(q), gaussians_from(k), v, mask, rope_base, extras));
 }
 
-Variable w2_overlap_weights(const Gaussians& q, const Gaussians& k, const AttentionMask& mask,
+Variable w2_overlap_weights(const Variable& q, const Variable& k, const AttentionMask& mask,
                             std::optional<double> rope_base, const AttentionExtras& extras) {
-  return attention_weights(w2_overlap_call(q, k, {}, mask, rope_base, extras));
+  return attention_weights(
+      w2_overlap_call(gaussians_from(q), gaussians_from(k), {}, mask, rope_base, extras));
 }
 
 void W2Options::describe(Schema& schema) {

@@ -37,20 +37,21 @@ Gaussians gaussians_from(const Variable& mu_and_raw);
 /// negative, 0 for equal Gaussians. [B, H, n_q, n_k], by way of [B, H, n_q, n_k, d]: for analysis.
 Variable squared_w2_distance(const Gaussians& q, const Gaussians& k);
 
-/// q[B, H, n_q, d], k[B, G, n_k, d], v[B, G, n_k, d_v] -> [B, H, n_q, d_v]. tau[G, 1, 1] > 0: heads
-/// that share keys share the scale of distances. rope_base: of R; without it R is nothing.
-Variable w2_attention(const Gaussians& q, const Gaussians& k, const Variable& v,
-                      const Variable& tau, const AttentionMask& mask,
-                      std::optional<double> rope_base = {}, const AttentionExtras& extras = {});
+/// q[B, H, n_q, 2d], k[B, G, n_k, 2d], both [mu ; raw] as in gaussians_from(), v[B, G, n_k, d_v] ->
+/// [B, H, n_q, d_v]. tau[G, 1, 1] > 0: heads that share keys share the scale of distances.
+/// rope_base: of R; without it R is nothing.
+Variable w2_attention(const Variable& q, const Variable& k, const Variable& v, const Variable& tau,
+                      const AttentionMask& mask, std::optional<double> rope_base = {},
+                      const AttentionExtras& extras = {});
 /// Its weights, [B, H, n_q, n_k].
-Variable w2_weights(const Gaussians& q, const Gaussians& k, const Variable& tau,
+Variable w2_weights(const Variable& q, const Variable& k, const Variable& tau,
                     const AttentionMask& mask, std::optional<double> rope_base = {},
                     const AttentionExtras& extras = {});
 
-Variable w2_overlap_attention(const Gaussians& q, const Gaussians& k, const Variable& v,
+Variable w2_overlap_attention(const Variable& q, const Variable& k, const Variable& v,
                               const AttentionMask& mask, std::optional<double> rope_base = {},
                               const AttentionExtras& extras = {});
-Variable w2_overlap_weights(const Gaussians& q, const Gaussians& k, const AttentionMask& mask,
+Variable w2_overlap_weights(const Variable& q, const Variable& k, const AttentionMask& mask,
                             std::optional<double> rope_base = {},
                             const AttentionExtras& extras = {});
 

@@ -36,6 +36,7 @@ Variable log_weights(const AttentionCall& call) {
     return in.log_factor.defined() ? log_w + as_column(in.log_factor) : log_w;
   }
   Variable scores = scale(products, spec.scale);
+  if (in.sharpness.defined()) scores = scores * as_column(in.sharpness);
   if (in.key_bias.defined()) {
     const Variable bias = for_every_head(in.key_bias, n_heads);
     scores = scores + reshape(bias, {bias.size(0), n_heads, 1, n_k});

@@ -26,7 +26,7 @@ Variable randn(Shape shape, std::uint64_t stream, double scale = 1) {
 
 Variable unit_rows(Shape shape, std::uint64_t stream) {
   const Variable x = randn(std::move(shape), stream);
-  return Variable((x / norm(x)).data(), true);
+  return Variable(polar(x).direction.data(), true);
 }
 
 Problem make_problem(ScoreMap score, WeightNormalizer normalizer, const Sizes& s,
@@ -41,6 +41,7 @@ Problem make_problem(ScoreMap score, WeightNormalizer normalizer, const Sizes& s
   if (dot && with_biases) {
     p.inputs.key_bias = randn({s.batch, s.groups, s.n_k}, 4);
     p.inputs.distance_bias = randn({s.heads, s.n_q + s.n_k - 1}, 5);
+    p.inputs.sharpness = randn({s.batch, s.heads, s.n_q}, 6);
   }
   if (!dot) {
     p.inputs.sharpness =
@@ -85,6 +86,7 @@ Variable composed(const Problem& p) {
   };
   if (p.spec.score == ScoreMap::dot) {
     Variable logits = scale(product, p.spec.scale);
+    if (in.sharpness.defined()) logits = logits * column(in.sharpness);
     if (in.key_bias.defined()) {
       const Variable bias = for_every_head(in.key_bias, heads);
       logits = logits + reshape(bias, {bias.size(0), heads, 1, n_k});

@@ -62,7 +62,14 @@ std::vector<Case> elementwise_cases() {
          return dropout(in[0], 0.4, {1, 2});
        },
        {a}},
-      {"norm", [](const Inputs& in) { return norm(in[0]); }, {a}},
+      {"polar_length", [](const Inputs& in) { return polar(in[0]).length; }, {a}},
+      {"polar_direction", [](const Inputs& in) { return polar(in[0]).direction; }, {a}},
+      {"polar",
+       [](const Inputs& in) {
+         const auto [direction, length] = polar(in[0]);
+         return direction / affine(length, 1, 0.5);
+       },
+       {a}},
       {"log_hyp2f1",
        [](const Inputs& in) { return log_hyp2f1(2.5, 2.0, 1.5, in[0]); },
        {uniform({7}, 0.05, 0.9)}},

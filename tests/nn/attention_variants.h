@@ -143,11 +143,9 @@ inline void add_linear(std::vector<Variant>& all) {
   all.back().takes_any_mask = false;
 }
 
-// Gaussians of mean x and a deviation that depends on x. alpha is part of tau.
+// Gaussians of mean x and a raw deviation of x. alpha is part of tau.
 inline void add_w2(std::vector<Variant>& all) {
-  const auto gaussians = [](const Variable& x) {
-    return Gaussians{.mu = x, .sigma = affine(softplus(x), 1, 1e-4)};
-  };
+  const auto gaussians = [](const Variable& x) { return concat({x, x}, -1); };
   const auto tau_of = [](const Variable& k, const Variable& alpha) {
     return affine(slice(alpha, 0, 0, k.size(1)), 2, 1);
   };

@@ -25,9 +25,9 @@ void expect_positive(const Tensor& features) {
 
 TEST(EluFeatures, ArePositiveWhereOneMinusOneWouldBeZero) {
   const Tensor x = Tensor::from(std::vector<float>{-80, -20, -17, -1, 0, 2}, {6});
-  expect_positive(elu_features(Variable(x)).data());
+  expect_positive(elu_plus_one(Variable(x)).data());
   const Variable y(x.to(DType::f64), true);
-  const Variable phi = elu_features(y);
+  const Variable phi = elu_plus_one(y);
   backward(sum(phi));
   const std::vector<double> values = phi.data().to_vector<double>(),
                             slopes = y.grad().to_vector<double>(), at = x.to_vector<double>();
@@ -62,7 +62,7 @@ TEST(FeatureMaps, StayInTheRangeOfFloat32) {
       const Tensor omega = omega_of(64, d);
       const Variable q32(q.to(DType::f32)), k32(k.to(DType::f32));
       const Tensor omega32 = omega.to(DType::f32);
-      expect_positive(elu_features(q32).data());
+      expect_positive(elu_plus_one(q32).data());
       expect_positive(performer_query_features(q32, omega32, 1e-6).data());
       expect_positive(performer_key_features(k32, omega32, 1e-6).data());
 

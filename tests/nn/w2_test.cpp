@@ -8,14 +8,15 @@ namespace {
 
 using testing::normal;
 
-// B = 2, H = 2.
-Gaussians gaussians(std::int64_t n, std::int64_t d, std::uint64_t stream) {
-  return gaussians_from(Variable(normal({2, 2, n, 2 * d}, stream)));
+// [mu ; raw], B = 2, H = 2.
+Variable raw_gaussians(std::int64_t n, std::int64_t d, std::uint64_t stream) {
+  return Variable(normal({2, 2, n, 2 * d}, stream));
 }
 
 TEST(W2, IsTheClosedFormSymmetricAndZeroForEqualGaussians) {
   const std::int64_t n = 5, d = 3;
-  const Gaussians a = gaussians(n, d, 1), b = gaussians(n, d, 2);
+  const Gaussians a = gaussians_from(raw_gaussians(n, d, 1)),
+                  b = gaussians_from(raw_gaussians(n, d, 2));
   const Tensor ab = squared_w2_distance(a, b).data(), ba = squared_w2_distance(b, a).data(),
                aa = squared_w2_distance(a, a).data();
   EXPECT_EQ(ab.to_vector<double>(), ba.transpose(-1, -2).contiguous().to_vector<double>());
@@ -45,15 +46,17 @@ TEST(W2, IsTheClosedFormSymmetricAndZeroForEqualGaussians) {
 }
 
 TEST(W2, WeightsAreASoftmaxOfTheDistanceOverTau) {
-  const Gaussians q = gaussians(4, 3, 1), k = gaussians(6, 3, 2);
+  const Variable q = raw_gaussians(4, 3, 1), k = raw_gaussians(6, 3, 2);
   const Variable tau(Tensor::from(std::vector<double>{0.5, 7}, {2, 1, 1}));
-  const Variable scores = neg(squared_w2_distance(q, k) / affine(tau, 1, 1e-6));
+  const Variable scores =
+      neg(squared_w2_distance(gaussians_from(q), gaussians_from(k)) / affine(tau, 1, 1e-6));
   const Tensor expected = masked_softmax(scores.data(), 1, testing::causal());
   EXPECT_LT(testing::distance(w2_weights(q, k, tau, testing::causal()).data(), expected), 1e-13);
 }
 
 TEST(W2Overlap, WeightsAreASoftmaxOfItsScores) {
-  const Gaussians q = gaussians(4, 3, 1), k = gaussians(6, 3, 2);
+  const Variable raw_q = raw_gaussians(4, 3, 1), raw_k = raw_gaussians(6, 3, 2);
+  const Gaussians q = gaussians_from(raw_q), k = gaussians_from(raw_k);
   const auto point = [](const Gaussians& g) {
     return Gaussians{.mu = g.mu / sqrt(g.sigma), .sigma = Variable(g.sigma.data().zeros_like())};
   };
@@ -64,7 +67,7 @@ TEST(W2Overlap, WeightsAreASoftmaxOfItsScores) {
                                     log_volume(q, {2, 2, 4, 1}) + log_volume(k, {2, 2, 1, 6}),
                                 -0.5);
   const Tensor expected = masked_softmax(scores.data(), 1, {});
-  EXPECT_LT(testing::distance(w2_overlap_weights(q, k, {}).data(), expected), 1e-13);
+  EXPECT_LT(testing::distance(w2_overlap_weights(raw_q, raw_k, {}).data(), expected), 1e-13);
 }
 
 TEST(W2, SigmaIsPositiveHoweverSmallTheRawValue) {

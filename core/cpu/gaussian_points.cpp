@@ -1,0 +1,140 @@
+// Gaussians as points of Wasserstein-2 space: rotation of the mean, deviation and squared length in
+// one pass over the rows each way. Legend: a row is [mu ; raw] or [R mu ; sigma], d elements each.
+// Buffers: outputs are dense and overwritten (=); rows of x lie anywhere, each dense.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/gaussian_points.cpp"
+#include <hwy/foreach_target.h>
+// The above comes first: it includes this file once for each instruction set.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "core/cpu/cpu_backend.h"
+#include "core/cpu/math-inl.h"
+#include "core/cpu/rotate-inl.h"
+#include "core/cpu/rotations.h"
+#include "core/parallel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mobius {
+namespace HWY_NAMESPACE {
+
+/// y = R x of one row, R being nothing without a table of rotations.
+template <class T>
+void rotate_or_copy(const T* x, const Rotations<T>* rotations, std::int64_t position,
+                    std::int64_t d, T* y) {
+  if (!rotations) {
+    std::copy_n(x, d, y);
+    return;
+  }
+  const std::int64_t half = d / 2;
+  rotate_row(x, rotations->cosines.data() + position * half,
+             rotations->sines.data() + position * half, half, y);
+}
+
+template <class T>
+void gaussian_rows(const RowsOf<T>& x, const Rotations<T>* rotations, T least_sigma, T* points,
+                   T* squared_length, std::int64_t begin, std::int64_t end) {
+  const std::int64_t d = x.width / 2;
+  for (std::int64_t r = begin; r < end; ++r) {
+    const T* const row = x.row(r);
+    T* const point = points + r * x.width;
+    rotate_or_copy(row, rotations, r % x.rows_each, d, point);
+    for_vectors<T>(d, [&](auto lanes, auto memory, std::int64_t j) HWY_ATTR {
+      const auto sigma =
+          hn::Add(softplus(lanes, memory.load(row + d + j)), hn::Set(lanes, least_sigma));
+      memory.store(sigma, point + d + j);
+    });
+    squared_length[r] = dot_rows(point, point, x.width);
+  }
+}
+
+/// The gradient of one row from that of its point, to which `radial` times the point is added.
+template <class T>
+void gaussian_backward_row(const T* row, const T* point, const T* grad_point, T radial,
+                           const Rotations<T>* inverse, std::int64_t position, std::int64_t d,
+                           T* grad) {
+  if (grad_point) {
+    rotate_or_copy(grad_point, inverse, position, d, grad);
+  } else {
+    std::fill(grad, grad + d, T{0});
+  }
+  for_vectors<T>(d, [&](auto lanes, auto memory, std::int64_t j) HWY_ATTR {
+    const auto pull = hn::Set(lanes, radial);
+    memory.store(hn::MulAdd(pull, memory.load(row + j), memory.load(grad + j)), grad + j);
+    auto grad_sigma = hn::Mul(pull, memory.load(point + d + j));
+    if (grad_point) grad_sigma = hn::Add(grad_sigma, memory.load(grad_point + d + j));
+    const auto slope = logistic(lanes, memory.load(row + d + j)).value;
+    memory.store(hn::Mul(grad_sigma, slope), grad + d + j);
+  });
+}
+
+void gaussian_points_forward(const Tensor& x, const GaussianPoints& how, const Tensor& points,
+                             const Tensor& squared_length) {
+  dispatch_real("gaussian_points", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
+    const RowsOf<T> rows(x, offsets);
+    const bool rotates = how.rope_base != 0;
+    const Rotations<T> rotations(rotates ? rows.rows_each : 0, rows.width / 4, how.rope_base,
+                                 how.offset, 1);
+    parallel_for(squared_length.numel(), row_grain(2 * rows.width),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   gaussian_rows(rows, rotates ? &rotations : nullptr,
+                                 static_cast<T>(how.least_sigma), points.data<T>(),
+                                 squared_length.data<T>(), begin, end);
+                 });
+  });
+}
+
+void gaussian_points_gradient(const Tensor& x, const GaussianPoints& how, const Tensor& points,
+                              const Tensor& grad_points, const Tensor& grad_squared_length,
+                              const Tensor& grad_x) {
+  dispatch_real("gaussian_points_backward", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
+    const RowsOf<T> rows(x, offsets);
+    const std::int64_t width = rows.width;
+    const bool rotates = how.rope_base != 0;
+    const Rotations<T> inverse(rotates ? rows.rows_each : 0, width / 4, how.rope_base, how.offset,
+                               -1);
+    const T* const from_points = grad_points.defined() ? grad_points.data<T>() : nullptr;
+    const T* const from_length =
+        grad_squared_length.defined() ? grad_squared_length.data<T>() : nullptr;
+    const auto rows_to = [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        gaussian_backward_row(rows.row(r), points.data<T>() + r * width,
+                              from_points ? from_points + r * width : nullptr,
+                              from_length ? 2 * from_length[r] : T{0}, rotates ? &inverse : nullptr,
+                              r % rows.rows_each, width / 2, grad_x.data<T>() + r * width);
+      }
+    };
+    parallel_for(width == 0 ? 0 : x.numel() / width, row_grain(2 * width), rows_to);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mobius
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mobius {
+
+HWY_EXPORT(gaussian_points_forward);
+HWY_EXPORT(gaussian_points_gradient);
+
+void CpuBackend::gaussian_points(const Tensor& x, const GaussianPoints& how, const Tensor& points,
+                                 const Tensor& squared_length) {
+  HWY_DYNAMIC_DISPATCH(gaussian_points_forward)(x, how, points, squared_length);
+}
+
+void CpuBackend::gaussian_points_backward(const Tensor& x, const GaussianPoints& how,
+                                          const Tensor& points, const Tensor& grad_points,
+                                          const Tensor& grad_squared_length, const Tensor& grad_x) {
+  HWY_DYNAMIC_DISPATCH(gaussian_points_gradient)
+  (x, how, points, grad_points, grad_squared_length, grad_x);
+}
+
+}  // namespace mobius
+#endif  // HWY_ONCE
