@@ -56,6 +56,12 @@ Initializer::Initializer(std::uint64_t seed, double std, bool orthogonal, DType 
                          Device device)
     : seed_(seed), std_(std), orthogonal_(orthogonal), dtype_(dtype), device_(device) {}
 
+Initializer Initializer::without_values() {
+  Initializer blank(0, 1, false, DType::f32, {});
+  blank.has_values_ = false;
+  return blank;
+}
+
 Initializer Initializer::at(const std::string& part) const {
   Initializer below = *this;
   below.path_ = path_.empty() ? part : path_ + "." + part;
@@ -68,6 +74,7 @@ RngKey Initializer::key(const std::string& name) const {
 
 Tensor Initializer::matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
                            double gain) const {
+  if (!has_values_) return zeros({rows, cols});
   if (orthogonal_) return random_orthogonal(rows, cols, key(name), dtype_, device_);
   return random_normal({rows, cols}, 0, std_ * gain, key(name), dtype_, device_);
 }
@@ -82,11 +89,8 @@ Tensor Initializer::stacked(const std::string& name, const std::vector<std::int6
   return concat(parts, 0);
 }
 
-Tensor Initializer::zeros(Shape shape) const {
-  return Tensor::zeros(std::move(shape), dtype_, device_);
-}
-
 Tensor Initializer::full(Shape shape, double value) const {
+  if (!has_values_) return Tensor::full({}, value, dtype_, device_).expand(shape);
   return Tensor::full(std::move(shape), value, dtype_, device_);
 }
 

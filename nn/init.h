@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/rng.h"
@@ -15,6 +16,10 @@ namespace mobius {
 class Initializer {
  public:
   Initializer(std::uint64_t seed, double std, bool orthogonal, DType dtype, Device device);
+
+  /// Gives shapes without values, to find out whether a module can be built: every tensor is a view
+  /// of one number, whatever its size.
+  static Initializer without_values();
 
   /// For the parameters of a named part: "blocks", then "0", then "attention", ...
   Initializer at(const std::string& part) const;
@@ -31,7 +36,7 @@ class Initializer {
                  double gain = 1) const;
   /// The stream of the parameter or buffer `name`.
   RngKey key(const std::string& name) const;
-  Tensor zeros(Shape shape) const;
+  Tensor zeros(Shape shape) const { return full(std::move(shape), 0); }
   Tensor full(Shape shape, double value) const;
 
   DType dtype() const { return dtype_; }
@@ -41,6 +46,7 @@ class Initializer {
   std::uint64_t seed_;
   double std_;
   bool orthogonal_;
+  bool has_values_ = true;
   DType dtype_;
   Device device_;
   std::string path_;

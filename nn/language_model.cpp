@@ -2,6 +2,11 @@
 
 namespace mobius {
 
+void require_buildable(const ModelOptions& model, const AttentionOptions& attention) {
+  model.validate();
+  Block(Initializer::without_values(), model, attention);
+}
+
 LanguageModel::LanguageModel(const ModelOptions& model, const AttentionOptions& attention,
                              std::int64_t vocab_size, std::int64_t max_seq_len,
                              std::uint64_t init_seed, DType dtype, Device device)

@@ -10,6 +10,9 @@
 
 namespace mobius {
 
+/// Throws the ConfigError that building such a model would, without making its parameters.
+void require_buildable(const ModelOptions& model, const AttentionOptions& attention);
+
 /// A causal language model. Parameters are named embedding.weight, positions.weight (learned
 /// positions), blocks.I.attention_norm, .attention, .mlp_norm, .mlp, final_norm and, where the head
 /// is not tied, head.weight.

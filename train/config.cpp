@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "nn/language_model.h"
 #include "train/config_reader.h"
 #include "train/config_writer.h"
 
@@ -47,6 +48,7 @@ std::map<std::string, std::string> flatten(Config& config) {
 // What only shows when sections meet.
 void describe_checks(Schema& schema, const Config& config) {
   schema.check("task", [&config] { config.task->build(config.train.seed); });
+  schema.check("attention.kind", [&config] { require_buildable(config.model, *config.attention); });
   schema.check("schedule.warmup_steps", [&config] {
     if (config.schedule.warmup_steps > config.train.max_steps) {
       throw ConfigError("must not exceed train.max_steps = {}, got {}", config.train.max_steps,

@@ -138,6 +138,16 @@ TEST_F(CommandTest, ConfigShowIsAFixedPoint) {
   EXPECT_EQ(mobius({"config", "show", config_}).out, first.out);
 }
 
+TEST_F(CommandTest, ConfigShowRefusesWhatTrainWould) {
+  for (std::vector<std::string> arguments :
+       {std::vector<std::string>{"config", "show"}, {"train"}}) {
+    arguments.insert(arguments.end(), {config_, "attention.kind=linear", "model.positions=alibi"});
+    expect_error(
+        mobius(arguments), 2,
+        "override attention.kind=linear: attention.kind: linear: positions alibi do not go");
+  }
+}
+
 TEST_F(CommandTest, ConfigHelpListsEveryKind) {
   const Outcome help = mobius({"config", "help"});
   EXPECT_EQ(help.exit_code, 0);

@@ -319,6 +319,23 @@ TEST(LanguageModel, RefusesOptionsAndInputsThatDoNotFit) {
   EXPECT_THROW(lm.logits(ids({7}, {1, 1}), {}), Error);
 }
 
+// Of any size: it makes no parameters.
+TEST(LanguageModel, KnowsWhetherItCanBeBuilt) {
+  ModelOptions model = small_model();
+  model.d_model = std::int64_t{1} << 24;
+  model.n_heads = 1 << 20;
+  model.n_layers = 4000;
+  model.positions = Positions::alibi;
+  model.init = InitKind::orthogonal;
+  allocator_for({}).reset_peak();
+  const std::uint64_t before = allocator_for({}).stats().peak;
+  EXPECT_NO_THROW(require_buildable(model, SoftmaxOptions()));
+  EXPECT_LT(allocator_for({}).stats().peak, before + 65536);
+  expect_error<ConfigError>([&] { require_buildable(model, ConformalOptions()); }, "alibi");
+  model.n_heads = 3;
+  expect_error<ConfigError>([&] { require_buildable(model, SoftmaxOptions()); }, "divisor");
+}
+
 TEST(ModelOptions, DescribeThemselves) {
   ModelOptions model;
   Schema schema;

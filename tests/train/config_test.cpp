@@ -10,6 +10,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 class ConfigTest : public testing::Test {
  protected:
@@ -95,6 +96,35 @@ TEST_F(ConfigTest, BlamesTheKeyThatWasSet) {
       error_of_text("task: {name: mqar}\nmodel:\n  positions: rope\n  d_model: 6\n"),
       "tiny.yaml:3:3: model.positions: rope rotates pairs, so d_model / n_heads must be even, "
       "got 6 / 2 = 3");
+}
+
+// What the attention cannot do with the model around it shows before anything is built.
+TEST_F(ConfigTest, RefusesAttentionThatDoesNotGoWithTheModel) {
+  const auto refusal_of = [&](const std::string& kind, const std::string& model) {
+    const std::string text =
+        "task: {name: mqar}\nmodel: {" + model + "}\nattention: {kind: " + kind;
+    return error_of<ConfigError>([&] { config_of(text + "}\n", {}, known_); });
+  };
+  for (const std::string kind : {"conformal", "linear", "performer"}) {
+    for (const std::string positions : {"alibi", "relative"}) {
+      EXPECT_THAT(refusal_of(kind, "positions: " + positions),
+                  StartsWith("tiny.yaml:3:13: attention.kind: " + kind + ": positions " +
+                             positions + " do not go with it: "));
+    }
+  }
+  for (const std::string kind : {"linear", "performer"}) {
+    EXPECT_THAT(refusal_of(kind, "attention_dropout: 0.1"),
+                StartsWith("tiny.yaml:3:13: attention.kind: " + kind + ": attention_dropout does"));
+  }
+  EXPECT_EQ(
+      refusal_of("conformal", "d_model: 4, n_heads: 4"),
+      "tiny.yaml:3:13: attention.kind: conformal: expected a head dimension of at least 2, got "
+      "1");
+  for (const std::string& kind : known_.attentions.names()) {
+    for (const char* positions : {"learned", "rope", "none"}) {
+      EXPECT_EQ(refusal_of(kind, std::string("positions: ") + positions), "no error") << kind;
+    }
+  }
 }
 
 // An option that would do nothing is an error, not a surprise.
