@@ -1,6 +1,6 @@
 // Fused attention, forward: for every tile of queries, the tiles of keys it sees, one after the
 // other; products, weights and the weighted sum of values stay in cache. Memory beyond the output:
-// a transposed copy of the keys and one tile per thread.
+// packed copies of keys and values and one tile per thread.
 // Buffers: out and lse are overwritten (=).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/attention.cpp"
@@ -19,11 +19,11 @@ namespace HWY_NAMESPACE {
 template <class T, class Score, bool kSoftmax>
 class ForwardTile {
  public:
-  ForwardTile(const AttentionProblem<T>& problem, const Tensor& k_tiles, const Tensor& v,
-              const Tensor& out, const Tensor& lse)
+  ForwardTile(const AttentionProblem<T>& problem, const PackedTiles<T>& k_tiles,
+              const PackedTiles<T>& v_tiles, const Tensor& out, const Tensor& lse)
       : p_(problem),
         k_tiles_(k_tiles),
-        v_(v),
+        v_tiles_(v_tiles),
         out_(out),
         lse_(kSoftmax ? lse.data<T>() : nullptr),
         dv_(round_up(p_.dv, attention_lanes<T>)),
@@ -52,9 +52,8 @@ class ForwardTile {
   void add_keys(const TilePosition& at, std::int64_t end) {
     const std::int64_t j1 = std::min(at.j0 + attention_block_k, end);
     const std::int64_t width = round_up(j1 - at.j0, attention_lanes<T>);
-    const std::int64_t rows = at.i1 - at.i0, group = p_.group_of(at.h);
-    tile_gemm(rows, width, p_.d, q_tile_.data(), p_.d, 1,
-              tile_of<T>(k_tiles_, at.b * p_.groups + group, at.j0), attention_block_k, false,
+    const std::int64_t rows = at.i1 - at.i0, bg = at.b * p_.groups + p_.group_of(at.h);
+    tile_gemm(rows, width, p_.d, q_tile_.data(), p_.d, 1, k_tiles_.tile(bg, at.j0), false,
               weights_.data(), attention_block_k);
     for (std::int64_t i = 0; i < rows; ++i) {
       T* const row = weights_.row(i, attention_block_k);
@@ -71,7 +70,7 @@ class ForwardTile {
       }
     }
     tile_gemm(rows, dv_, j1 - at.j0, weights_.data(), attention_block_k, 1,
-              v_.row(at.b, group, at.j0), v_.row_stride, true, sums_.data(), dv_);
+              v_tiles_.tile(bg, at.j0), true, sums_.data(), dv_);
   }
 
   // Weights relative to the running maximum; what was summed before is rescaled when it rises.
@@ -105,8 +104,9 @@ class ForwardTile {
   }
 
   const AttentionProblem<T>& p_;
-  const Tensor& k_tiles_;
-  HeadRows<T> v_, out_;
+  const PackedTiles<T>& k_tiles_;
+  const PackedTiles<T>& v_tiles_;
+  HeadRows<T> out_;
   T* lse_;
   std::int64_t dv_;  // padded to whole vectors
   Scratch<T> q_tile_, weights_, sums_, factors_;
@@ -118,9 +118,10 @@ template <class T, class Score, bool kSoftmax>
 void forward_tiles(const AttentionProblem<T>& p, const Tensor& k, const Tensor& v,
                    const Tensor& out, const Tensor& lse) {
   const std::int64_t tiles = p.query_tiles();
-  const Tensor k_tiles = transposed_tiles<T>(k);
+  const auto k_tiles = PackedTiles<T>::keys_as_columns(k);
+  const auto v_tiles = PackedTiles<T>::keys_as_rows(v);
   parallel_for(p.batch * p.heads * tiles, 4, [&](std::int64_t begin, std::int64_t end) {
-    ForwardTile<T, Score, kSoftmax> tile(p, k_tiles, v, out, lse);
+    ForwardTile<T, Score, kSoftmax> tile(p, k_tiles, v_tiles, out, lse);
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t bh = t / tiles, i0 = t % tiles * attention_block_q;
       tile.run(bh / p.heads, bh % p.heads, i0, std::min(i0 + attention_block_q, p.n_q));
@@ -132,13 +133,12 @@ template <class T>
 void attention_forward_as(const AttentionSpec& spec, const AttentionInputs& inputs,
                           const Tensor& out, const Tensor& lse) {
   const AttentionProblem<T> p(spec, inputs);
-  const Tensor v = with_padded_rows<T>(inputs.v);
   if (spec.score == ScoreMap::dot) {
-    forward_tiles<T, DotScore<T>, true>(p, inputs.k, v, out, lse);
+    forward_tiles<T, DotScore<T>, true>(p, inputs.k, inputs.v, out, lse);
   } else if (spec.normalizer == WeightNormalizer::softmax) {
-    forward_tiles<T, ConformalScore<T>, true>(p, inputs.k, v, out, lse);
+    forward_tiles<T, ConformalScore<T>, true>(p, inputs.k, inputs.v, out, lse);
   } else {
-    forward_tiles<T, ConformalScore<T>, false>(p, inputs.k, v, out, lse);
+    forward_tiles<T, ConformalScore<T>, false>(p, inputs.k, inputs.v, out, lse);
   }
 }
 

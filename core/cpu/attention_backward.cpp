@@ -21,9 +21,7 @@ namespace HWY_NAMESPACE {
 /// leading dimension of the shares is the task within its head: see shares_per_group.
 template <class T>
 struct BackwardState {
-  Tensor k_tiles;  // [B G, tiles, D, block_k]
-  Tensor v_tiles;  // [B G, tiles, Dv, block_k]
-  Tensor k_rows;   // [B, G, Nk, D padded]
+  PackedTiles<T> k_columns, v_columns, k_rows;
   HeadRows<T> grad_out;
   const T* lse;   // [B, H, Nq], or null
   const T* mean;  // [B, H, Nq]: <grad_out_i, out_i>
@@ -42,7 +40,6 @@ class BackwardTile {
       : p_(problem),
         s_(state),
         grads_(grads),
-        k_rows_(s_.k_rows),
         d_(round_up(p_.d, attention_lanes<T>)),
         dv_(round_up(p_.dv, attention_lanes<T>)),
         q_tile_(attention_block_q * d_),
@@ -101,21 +98,21 @@ class BackwardTile {
     copy_rows(s_.grad_out.row(at.b, at.h, at.i0), s_.grad_out.row_stride, rows, p_.dv,
               grad_out_tile_.data(), dv_);
     const std::int64_t bg = at.b * p_.groups + g;
-    tile_gemm(rows, width, p_.d, q_tile_.data(), d_, 1, tile_of<T>(s_.k_tiles, bg, at.j0),
-              attention_block_k, false, weights_.data(), attention_block_k);
-    tile_gemm(rows, width, p_.dv, grad_out_tile_.data(), dv_, 1, tile_of<T>(s_.v_tiles, bg, at.j0),
-              attention_block_k, false, grad_weights_.data(), attention_block_k);
+    tile_gemm(rows, width, p_.d, q_tile_.data(), d_, 1, s_.k_columns.tile(bg, at.j0), false,
+              weights_.data(), attention_block_k);
+    tile_gemm(rows, width, p_.dv, grad_out_tile_.data(), dv_, 1, s_.v_columns.tile(bg, at.j0),
+              false, grad_weights_.data(), attention_block_k);
     for (std::int64_t i = 0; i < rows; ++i) through_weights(at, j1, width, i, share);
 
-    tile_gemm(end - at.j0, dv_, rows, weights_.data(), 1, attention_block_k, grad_out_tile_.data(),
-              dv_, true, grad_v_.data(), dv_);
-    tile_gemm(end - at.j0, d_, rows, grad_weights_.data(), 1, attention_block_k, q_tile_.data(), d_,
-              true, grad_k_.data(), d_);
+    tile_gemm(end - at.j0, dv_, rows, weights_.data(), 1, attention_block_k,
+              unpacked(grad_out_tile_.data(), dv_), true, grad_v_.data(), dv_);
+    tile_gemm(end - at.j0, d_, rows, grad_weights_.data(), 1, attention_block_k,
+              unpacked(q_tile_.data(), d_), true, grad_k_.data(), d_);
     T* const grad_q =
         s_.grad_q.template data<T>() +
         (((share * p_.batch + at.b) * p_.heads + at.h) * p_.padded_queries() + at.i0) * d_;
     tile_gemm(rows, d_, end - at.j0, grad_weights_.data(), attention_block_k, 1,
-              k_rows_.row(at.b, g, at.j0), k_rows_.row_stride, true, grad_q, d_);
+              s_.k_rows.tile(bg, at.j0), true, grad_q, d_);
   }
 
   // Row i of the tile: products -> weights, d/d weights -> d/d products, and the sums over them.
@@ -156,7 +153,6 @@ class BackwardTile {
   const AttentionProblem<T>& p_;
   const BackwardState<T>& s_;
   const AttentionGrads& grads_;
-  HeadRows<T> k_rows_;
   std::int64_t d_, dv_;  // padded to whole vectors
   Scratch<T> q_tile_, grad_out_tile_, weights_, grad_weights_, grad_k_, grad_v_, grad_bias_,
       factors_;
@@ -235,9 +231,9 @@ void backward_tiles(const AttentionProblem<T>& p, const AttentionInputs& in, con
   const std::int64_t shares = shares_per_group(p);
   const Shape per_query{shares, p.batch, p.heads, p.n_q};
   BackwardState<T> state{
-      transposed_tiles<T>(in.k),
-      transposed_tiles<T>(in.v),
-      with_padded_rows<T>(in.k),
+      PackedTiles<T>::keys_as_columns(in.k),
+      PackedTiles<T>::keys_as_columns(in.v),
+      PackedTiles<T>::keys_as_rows(in.k),
       HeadRows<T>(grad_out),
       kSoftmax ? lse.data<T>() : nullptr,
       kSoftmax ? mean.data<T>() : nullptr,

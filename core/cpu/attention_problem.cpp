@@ -1,5 +1,9 @@
 #include "core/cpu/attention_problem.h"
 
+#include <cmath>
+
+#include "core/ops.h"
+
 namespace mobius {
 namespace {
 
@@ -13,15 +17,6 @@ Tensor widened(const Tensor& x, std::int64_t width) {
 }
 
 }  // namespace
-
-template <class T>
-Tensor with_padded_rows(const Tensor& x) {
-  if (x.size(3) % attention_lanes<T> == 0) return x;
-  const std::int64_t width = round_up(x.size(3), attention_lanes<T>);
-  Tensor out = Tensor::zeros({x.size(0), x.size(1), x.size(2), width}, x.dtype());
-  out.slice(3, 0, x.size(3)).copy_from(x);
-  return out;
-}
 
 template <class T>
 AttentionProblem<T>::AttentionProblem(const AttentionSpec& s, const AttentionInputs& in)
@@ -38,9 +33,14 @@ AttentionProblem<T>::AttentionProblem(const AttentionSpec& s, const AttentionInp
       v(in.v),
       visibility(s.mask, {batch, heads, n_q, n_k}),
       sharpness(in.sharpness.defined() ? in.sharpness.data<T>() : nullptr),
-      log_factor(in.log_factor.defined() ? in.log_factor.data<T>() : nullptr),
+      base(nullptr),
+      cap(static_cast<T>(std::exp(s.log_cap))),
       threshold(s.threshold.value.defined() ? s.threshold.value.data<T>() : nullptr),
       last_key(s.threshold.value.defined() ? s.threshold.last_key.data<std::int64_t>() : nullptr) {
+  if (in.log_factor.defined()) {
+    base_of_query = unary({UnaryOp::exp}, mobius::scale(in.log_factor, 1 / s.exponent));
+    base = base_of_query.data<T>();
+  }
   if (in.key_bias.defined()) {
     key_bias = widened<T>(in.key_bias, key_tiles() * attention_block_k);
   }
@@ -51,7 +51,5 @@ AttentionProblem<T>::AttentionProblem(const AttentionSpec& s, const AttentionInp
 
 template struct AttentionProblem<float>;
 template struct AttentionProblem<double>;
-template Tensor with_padded_rows<float>(const Tensor&);
-template Tensor with_padded_rows<double>(const Tensor&);
 
 }  // namespace mobius

@@ -129,7 +129,9 @@ struct AttentionProblem {
   Tensor key_bias;       // [B G, tiles * block_k], zeros past the end; undefined without one
   Tensor distance_bias;  // [H, Nq + Nk - 1 + block_k], likewise
   const T* sharpness;    // [B, H, Nq], or null
-  const T* log_factor;   // [B, H, Nq], or null
+  Tensor base_of_query;  // e^(log factor / exponent), [B, H, Nq]; undefined without log factors
+  const T* base;         // its elements, or null
+  T cap;                 // largest weight without a softmax
   const T* threshold;    // [B, H, Nq], or null
   const std::int64_t* last_key;  // [B, H, Nq], or null
 
@@ -148,9 +150,5 @@ struct AttentionProblem {
     return sharpness ? scale * sharpness[row_of(b, h, i)] : scale;
   }
 };
-
-/// x itself when its rows are whole vectors, else a copy with rows padded by zeros.
-template <class T>
-Tensor with_padded_rows(const Tensor& x);
 
 }  // namespace mobius

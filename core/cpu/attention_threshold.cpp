@@ -30,8 +30,8 @@ struct Candidate {
 template <class T>
 class ThresholdTile {
  public:
-  ThresholdTile(const AttentionProblem<T>& problem, const Tensor& k_tiles, std::int64_t topk,
-                const AttentionThreshold& out)
+  ThresholdTile(const AttentionProblem<T>& problem, const PackedTiles<T>& k_tiles,
+                std::int64_t topk, const AttentionThreshold& out)
       : p_(problem),
         k_tiles_(k_tiles),
         topk_(static_cast<std::size_t>(topk)),
@@ -49,8 +49,8 @@ class ThresholdTile {
     for (std::int64_t j0 = 0; j0 < end; j0 += attention_block_k) {
       const std::int64_t columns =
           round_up(std::min(attention_block_k, end - j0), attention_lanes<T>);
-      tile_gemm(i1 - i0, columns, p_.d, q_tile_.data(), p_.d, 1, tile_of<T>(k_tiles_, bg, j0),
-                attention_block_k, false, products_.data() + j0, width_);
+      tile_gemm(i1 - i0, columns, p_.d, q_tile_.data(), p_.d, 1, k_tiles_.tile(bg, j0), false,
+                products_.data() + j0, width_);
     }
     for (std::int64_t i = i0; i < i1; ++i) select(at, i, end);
   }
@@ -77,7 +77,7 @@ class ThresholdTile {
   }
 
   const AttentionProblem<T>& p_;
-  const Tensor& k_tiles_;
+  const PackedTiles<T>& k_tiles_;
   std::size_t topk_;
   T* value_;
   std::int64_t* last_key_;
@@ -92,7 +92,7 @@ void threshold_tiles(const AttentionSpec& spec, const AttentionInputs& in, std::
   dispatch_real("attention_threshold", in.q.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const AttentionProblem<T> p(spec, in);
-    const Tensor k_tiles = transposed_tiles<T>(in.k);
+    const auto k_tiles = PackedTiles<T>::keys_as_columns(in.k);
     const std::int64_t tiles = p.query_tiles();
     parallel_for(p.batch * p.heads * tiles, 4, [&](std::int64_t begin, std::int64_t end) {
       ThresholdTile<T> tile(p, k_tiles, topk, out);

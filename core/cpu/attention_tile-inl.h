@@ -36,36 +36,77 @@ class Scratch {
   T* data_;
 };
 
-/// x[B, G, N, D] as [B G, tiles, D, block_k]: each tile transposed, so that keys lie along vectors;
-/// zeros past the last one, to the end of its vector.
+/// The key tiles of x[B, G, N, D] as operands B of products, packed: [B G, tiles, panels of a
+/// tile].
 template <class T>
-Tensor transposed_tiles(const Tensor& x) {
-  const std::int64_t groups = x.size(1), n = x.size(2), d = x.size(3);
-  constexpr std::int64_t block = attention_block_k;
-  const std::int64_t tiles = (n + block - 1) / block;
-  const HeadRows<T> rows(x);
-  const Tensor out = Tensor::empty({x.size(0) * groups, tiles, d, block}, x.dtype());
-  parallel_for(out.size(0) * tiles, 4, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) {
-      const std::int64_t bg = t / tiles, first = t % tiles * block;
-      const std::int64_t count = std::min(block, n - first);
-      T* const to = out.data<T>() + t * d * block;
-      transpose_tile(rows.row(bg / groups, bg % groups, first), count, d, rows.row_stride, to,
-                     block);
-      const std::int64_t filled = std::min(round_up(count, attention_lanes<T>), block);
-      for (std::int64_t c = 0; c < d; ++c)
-        std::fill(to + c * block + count, to + c * block + filled, T{0});
-    }
-  });
-  return out;
-}
+class PackedTiles {
+ public:
+  /// Keys as columns: a tile is [D, block_k], for products over D.
+  static PackedTiles keys_as_columns(const Tensor& x) {
+    return PackedTiles(x, attention_block_k, x.size(3), &PackedTiles::put_columns);
+  }
+  /// Keys as rows: a tile is [block_k, D], for products over the keys.
+  static PackedTiles keys_as_rows(const Tensor& x) {
+    return PackedTiles(x, x.size(3), attention_block_k, &PackedTiles::put_rows);
+  }
 
-/// The transposed tile that starts at row j0 of matrix bg.
-template <class T>
-const T* tile_of(const Tensor& tiles, std::int64_t bg, std::int64_t j0) {
-  return tiles.data<T>() +
-         (bg * tiles.size(1) + j0 / attention_block_k) * tiles.size(2) * attention_block_k;
-}
+  /// The tile that starts at key j0 of matrix bg.
+  Panels<T> tile(std::int64_t bg, std::int64_t j0) const {
+    const std::int64_t at = bg * tiles_ + j0 / attention_block_k;
+    return {memory_.data<T>() + at * tile_size(), panel_columns<T>(), panel_size()};
+  }
+
+ private:
+  // Writes one tile from its keys, `stride` apart, of which there are `count`.
+  using Put = void (PackedTiles::*)(const T* keys, std::int64_t stride, std::int64_t count,
+                                    T* tile) const;
+
+  PackedTiles(const Tensor& x, std::int64_t columns, std::int64_t rows, Put put)
+      : tiles_((x.size(2) + attention_block_k - 1) / attention_block_k),
+        columns_(columns),
+        rows_(rows),
+        memory_(Tensor::empty({x.size(0) * x.size(1) * tiles_, tile_size()}, x.dtype())) {
+    const HeadRows<T> keys(x);
+    const std::int64_t groups = x.size(1), n = x.size(2);
+    parallel_for(memory_.size(0), 4, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t t = begin; t < end; ++t) {
+        const std::int64_t bg = t / tiles_, first = t % tiles_ * attention_block_k;
+        (this->*put)(keys.row(bg / groups, bg % groups, first), keys.row_stride,
+                     std::min(attention_block_k, n - first), memory_.data<T>() + t * tile_size());
+      }
+    });
+  }
+
+  std::int64_t panel_size() const { return rows_ * panel_columns<T>(); }
+  std::int64_t tile_size() const {
+    return round_up(columns_, panel_columns<T>()) / panel_columns<T>() * panel_size();
+  }
+
+  // Columns past the last key are 0.
+  void put_columns(const T* keys, std::int64_t stride, std::int64_t count, T* tile) const {
+    const std::int64_t columns = panel_columns<T>();
+    for (std::int64_t j = 0; j < columns_; j += columns, tile += panel_size()) {
+      const std::int64_t filled = std::clamp<std::int64_t>(count - j, 0, columns);
+      if (filled < columns) std::fill(tile, tile + panel_size(), T{0});
+      transpose_tile(keys + j * stride, filled, rows_, stride, tile, columns);
+    }
+  }
+
+  // Columns past the last dimension are 0.
+  void put_rows(const T* keys, std::int64_t stride, std::int64_t count, T* tile) const {
+    const std::int64_t columns = panel_columns<T>();
+    for (std::int64_t c = 0; c < columns_; c += columns, tile += panel_size()) {
+      const std::int64_t filled = std::min(columns, columns_ - c);
+      for (std::int64_t j = 0; j < count; ++j) {
+        std::copy_n(keys + j * stride + c, filled, tile + j * columns);
+        std::fill(tile + j * columns + filled, tile + (j + 1) * columns, T{0});
+      }
+    }
+  }
+
+  std::int64_t tiles_, columns_, rows_;
+  Tensor memory_;
+};
 
 /// to[rows, width] = source rows (n columns); rows past `count` are 0.
 template <class T>
@@ -113,10 +154,9 @@ ConformalScore<T> make_score(const AttentionProblem<T>& p, const TilePosition& a
                              TypeTag<ConformalScore<T>>) {
   const std::int64_t row = (at.b * p.heads + at.h) * p.n_q + i;
   const auto s = static_cast<T>(p.spec.exponent);
-  const T g = p.log_factor ? p.log_factor[row] : T{0};
   const double twice = 2 * p.spec.exponent;
   const bool is_whole = twice == std::floor(twice) && twice < 1e6;
-  return {p.sharpness[row], s, std::exp(g / s), static_cast<T>(std::exp(p.spec.log_cap)),
+  return {p.sharpness[row], s, p.base ? p.base[row] : T{1}, p.cap,
           is_whole ? static_cast<unsigned>(twice) : 0u};
 }
 

@@ -80,8 +80,8 @@ class Chunk {
 /// sums[x, y] += sum over the first `count` rows of a_row b_row^T.
 template <class T>
 void add_outer(Chunk<T>& a, Chunk<T>& b, std::int64_t count, Scratch<T>& sums) {
-  tile_gemm(a.width(), b.width(), count, a.data(), 1, a.width(), b.data(), b.width(), true,
-            sums.data(), b.width());
+  tile_gemm(a.width(), b.width(), count, a.data(), 1, a.width(), unpacked(b.data(), b.width()),
+            true, sums.data(), b.width());
 }
 
 /// Zeroes what row i must not see: the columns behind i.
@@ -123,8 +123,8 @@ class LinearForward {
       const std::int64_t rows = std::min(chunk, p_.n_q - i);
       q_.load(p_.q, b, h, i, rows, p_.m);
       // What came before, then, where causal, the chunk's own keys.
-      tile_gemm(rows, p_.padded_dv(), p_.m, q_.data(), q_.width(), 1, kv_.data(), p_.padded_dv(),
-                false, sums_.data(), p_.padded_dv());
+      tile_gemm(rows, p_.padded_dv(), p_.m, q_.data(), q_.width(), 1,
+                unpacked(kv_.data(), p_.padded_dv()), false, sums_.data(), p_.padded_dv());
       for (std::int64_t r = 0; r < rows; ++r)
         totals_[r] = dot_rows(q_.row(r), k_sum_.data(), p_.padded_m());
       if (p_.lead < p_.n_k) add_own_keys(b, g, i, rows);
@@ -144,14 +144,14 @@ class LinearForward {
   void add_own_keys(std::int64_t b, std::int64_t g, std::int64_t i, std::int64_t rows) {
     load_keys(b, g, p_.lead + i, rows);
     k_.transpose_to(k_t_.data());
-    tile_gemm(rows, chunk, p_.m, q_.data(), q_.width(), 1, k_t_.data(), chunk, false,
+    tile_gemm(rows, chunk, p_.m, q_.data(), q_.width(), 1, unpacked(k_t_.data(), chunk), false,
               products_.data(), chunk);
     keep_lower(rows, products_.data());
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t j = 0; j <= r; ++j) totals_[r] += products_.data()[r * chunk + j];
     }
-    tile_gemm(rows, p_.padded_dv(), rows, products_.data(), chunk, 1, v_.data(), v_.width(), true,
-              sums_.data(), p_.padded_dv());
+    tile_gemm(rows, p_.padded_dv(), rows, products_.data(), chunk, 1,
+              unpacked(v_.data(), v_.width()), true, sums_.data(), p_.padded_dv());
   }
 
   void finish(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t rows) {
@@ -242,8 +242,8 @@ class LinearBackward {
   // grad_products[i, j] = <n_i, v_j> + e_i where i sees j within the chunk.
   void own_grad_products(std::int64_t rows) {
     v_.transpose_to(transposed_.data());
-    tile_gemm(rows, chunk, p_.dv, n_.data(), n_.width(), 1, transposed_.data(), chunk, false,
-              grad_products_.data(), chunk);
+    tile_gemm(rows, chunk, p_.dv, n_.data(), n_.width(), 1, unpacked(transposed_.data(), chunk),
+              false, grad_products_.data(), chunk);
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t j = 0; j <= r; ++j) grad_products_.data()[r * chunk + j] += e_[r];
     }
@@ -257,15 +257,15 @@ class LinearBackward {
     for (std::int64_t i = 0; i < p_.n_q; i += chunk) {
       const std::int64_t rows = std::min(chunk, p_.n_q - i);
       load_queries(b, h, i, rows);
-      tile_gemm(rows, p_.padded_m(), p_.dv, n_.data(), n_.width(), 1, moments_t_.data(),
-                p_.padded_m(), false, sums_m_.data(), p_.padded_m());
+      tile_gemm(rows, p_.padded_m(), p_.dv, n_.data(), n_.width(), 1,
+                unpacked(moments_t_.data(), p_.padded_m()), false, sums_m_.data(), p_.padded_m());
       for (std::int64_t r = 0; r < rows; ++r)
         add_scaled_row(e_[r], vector_.data(), p_.padded_m(), sums_m_.row(r, p_.padded_m()));
       if (causal_) {
         add_keys(b, g, p_.lead + i, rows);
         own_grad_products(rows);
-        tile_gemm(rows, p_.padded_m(), rows, grad_products_.data(), chunk, 1, k_.data(), k_.width(),
-                  true, sums_m_.data(), p_.padded_m());
+        tile_gemm(rows, p_.padded_m(), rows, grad_products_.data(), chunk, 1,
+                  unpacked(k_.data(), k_.width()), true, sums_m_.data(), p_.padded_m());
       }
       for (std::int64_t r = 0; r < rows; ++r)
         std::copy_n(sums_m_.row(r, p_.padded_m()), p_.m, grad_q_.row(b, h, i + r));
@@ -304,10 +304,10 @@ class LinearBackward {
   }
 
   void from_queries_behind(std::int64_t count) {
-    tile_gemm(count, p_.padded_dv(), p_.m, k_.data(), k_.width(), 1, moments_.data(),
-              p_.padded_dv(), false, sums_dv_.data(), p_.padded_dv());
-    tile_gemm(count, p_.padded_m(), p_.dv, v_.data(), v_.width(), 1, moments_t_.data(),
-              p_.padded_m(), false, sums_m_.data(), p_.padded_m());
+    tile_gemm(count, p_.padded_dv(), p_.m, k_.data(), k_.width(), 1,
+              unpacked(moments_.data(), p_.padded_dv()), false, sums_dv_.data(), p_.padded_dv());
+    tile_gemm(count, p_.padded_m(), p_.dv, v_.data(), v_.width(), 1,
+              unpacked(moments_t_.data(), p_.padded_m()), false, sums_m_.data(), p_.padded_m());
     for (std::int64_t r = 0; r < count; ++r)
       add_row(vector_.data(), p_.padded_m(), sums_m_.row(r, p_.padded_m()));
   }
@@ -315,13 +315,13 @@ class LinearBackward {
   void from_own_queries(std::int64_t rows) {
     own_grad_products(rows);
     k_.transpose_to(transposed_.data());
-    tile_gemm(rows, chunk, p_.m, q_.data(), q_.width(), 1, transposed_.data(), chunk, false,
-              products_.data(), chunk);
+    tile_gemm(rows, chunk, p_.m, q_.data(), q_.width(), 1, unpacked(transposed_.data(), chunk),
+              false, products_.data(), chunk);
     keep_lower(rows, products_.data());
-    tile_gemm(rows, p_.padded_dv(), rows, products_.data(), 1, chunk, n_.data(), n_.width(), true,
-              sums_dv_.data(), p_.padded_dv());
-    tile_gemm(rows, p_.padded_m(), rows, grad_products_.data(), 1, chunk, q_.data(), q_.width(),
-              true, sums_m_.data(), p_.padded_m());
+    tile_gemm(rows, p_.padded_dv(), rows, products_.data(), 1, chunk,
+              unpacked(n_.data(), n_.width()), true, sums_dv_.data(), p_.padded_dv());
+    tile_gemm(rows, p_.padded_m(), rows, grad_products_.data(), 1, chunk,
+              unpacked(q_.data(), q_.width()), true, sums_m_.data(), p_.padded_m());
   }
 
   void store_key_gradients(std::int64_t b, std::int64_t g, std::int64_t j, std::int64_t count,

@@ -52,23 +52,44 @@ HWY_INLINE void gemm_panel(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t
   }
 }
 
+/// Columns of B that a register panel covers: two vectors.
+template <class T>
+std::int64_t panel_columns() {
+  return 2 * static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+}
+
+/// B of a product, by panels of panel_columns() columns: in each, rows are `row` apart, and panels
+/// `panel`. A matrix packed so that a panel is contiguous is read straight through; the rows of an
+/// ordinary one may be so far apart that a panel's compete for a few sets of the cache.
+template <class T>
+struct Panels {
+  const T* data;
+  std::int64_t row, panel;
+};
+
+/// An ordinary matrix with rows ldb apart.
+template <class T>
+Panels<T> unpacked(const T* b, std::int64_t ldb) {
+  return {b, ldb, panel_columns<T>()};
+}
+
 /// C[m, n] = A[m, k] B[k, n], or += when `accumulate`. Element (i, p) of A is a[i a_row + p a_col];
-/// rows of B and C are dense, ldb and ldc apart. m is rounded up to panel_rows and n to a whole
-/// vector: A must be readable and C writable that far, B readable in its columns.
+/// rows of C are dense, ldc apart. m is rounded up to panel_rows and n to a whole vector: A must be
+/// readable and C writable that far, B readable in its columns.
 template <class T>
 void tile_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t a_row,
-               std::int64_t a_col, const T* b, std::int64_t ldb, bool accumulate, T* c,
-               std::int64_t ldc) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+               std::int64_t a_col, const Panels<T>& b, bool accumulate, T* c, std::int64_t ldc) {
+  const std::int64_t columns = panel_columns<T>(), lanes = columns / 2;
+  const T* panel = b.data;
   std::int64_t j = 0;
-  for (; j + lanes < n; j += 2 * lanes) {
+  for (; j + lanes < n; j += columns, panel += b.panel) {
     for (std::int64_t i = 0; i < m; i += panel_rows) {
-      gemm_panel<2>(k, a + i * a_row, a_row, a_col, b + j, ldb, accumulate, c + i * ldc + j, ldc);
+      gemm_panel<2>(k, a + i * a_row, a_row, a_col, panel, b.row, accumulate, c + i * ldc + j, ldc);
     }
   }
   if (j >= n) return;
   for (std::int64_t i = 0; i < m; i += panel_rows) {
-    gemm_panel<1>(k, a + i * a_row, a_row, a_col, b + j, ldb, accumulate, c + i * ldc + j, ldc);
+    gemm_panel<1>(k, a + i * a_row, a_row, a_col, panel, b.row, accumulate, c + i * ldc + j, ldc);
   }
 }
 
