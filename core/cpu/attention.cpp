@@ -118,8 +118,8 @@ template <class T, class Score, bool kSoftmax>
 void forward_tiles(const AttentionProblem<T>& p, const Tensor& k, const Tensor& v,
                    const Tensor& out, const Tensor& lse) {
   const std::int64_t tiles = p.query_tiles();
-  const auto k_tiles = PackedTiles<T>::keys_as_columns(k);
-  const auto v_tiles = PackedTiles<T>::keys_as_rows(v);
+  const PackedTiles<T> k_tiles(KeysAs::columns, k);
+  const PackedTiles<T> v_tiles(KeysAs::rows, v);
   parallel_for(p.batch * p.heads * tiles, 4, [&](std::int64_t begin, std::int64_t end) {
     ForwardTile<T, Score, kSoftmax> tile(p, k_tiles, v_tiles, out, lse);
     for (std::int64_t t = begin; t < end; ++t) {

@@ -21,10 +21,8 @@ namespace HWY_NAMESPACE {
 /// leading dimension of the shares is the task within its head: see shares_per_group.
 template <class T>
 struct BackwardState {
-  PackedTiles<T> k_columns, v_columns, k_rows;
-  HeadRows<T> grad_out;
-  const T* lse;   // [B, H, Nq], or null
-  const T* mean;  // [B, H, Nq]: <grad_out_i, out_i>
+  HeadRows<T> out, grad_out;
+  const T* lse;  // [B, H, Nq], or null without a softmax
   std::int64_t shares;
   Tensor grad_q;           // [shares, B, H, Nq, D padded]
   Tensor grad_sharpness;   // [shares, B, H, Nq], or undefined
@@ -42,6 +40,10 @@ class BackwardTile {
         grads_(grads),
         d_(round_up(p_.d, attention_lanes<T>)),
         dv_(round_up(p_.dv, attention_lanes<T>)),
+        k_columns_(KeysAs::columns, p_.d),
+        v_columns_(KeysAs::columns, p_.dv),
+        k_rows_(KeysAs::rows, p_.d),
+        mean_(kSoftmax ? p_.heads / p_.groups * p_.n_q : 0),
         q_tile_(attention_block_q * d_),
         grad_out_tile_(attention_block_q * dv_),
         weights_(attention_block_q * attention_block_k + panel_rows),
@@ -52,6 +54,18 @@ class BackwardTile {
         factors_(attention_block_k),
         flags_(attention_block_k) {}
 
+  /// Makes ready for the key tiles of key/value head g.
+  void start(std::int64_t b, std::int64_t g, std::int64_t share) {
+    const std::int64_t per_group = p_.heads / p_.groups;
+    const std::int64_t rows = per_group * p_.padded_queries();
+    T* const grad_q = grad_query(share, b, g * per_group, 0);
+    std::fill(grad_q, grad_q + rows * d_, T{0});
+    if constexpr (kSoftmax) {
+      for (std::int64_t h = 0; h < per_group; ++h)
+        row_means(b, g * per_group + h, mean_.row(h, p_.n_q));
+    }
+  }
+
   /// Gradients of key tile `tile` of key/value head g, and this share of the queries' gradients.
   void run(std::int64_t b, std::int64_t g, std::int64_t tile, std::int64_t share) {
     const std::int64_t j0 = tile * attention_block_k;
@@ -59,6 +73,9 @@ class BackwardTile {
     clear(grad_k_, attention_block_k * d_);
     clear(grad_v_, attention_block_k * dv_);
     clear(grad_bias_, attention_block_k);
+    k_columns_.pack(p_.k.row(b, g, j0), p_.k.row_stride, j1 - j0);
+    v_columns_.pack(p_.v.row(b, g, j0), p_.v.row_stride, j1 - j0);
+    k_rows_.pack(p_.k.row(b, g, j0), p_.k.row_stride, j1 - j0);
     const std::int64_t first = p_.visibility.first_query(j0, p_.n_q);
     const std::int64_t last = p_.visibility.end_query(j1, p_.n_q);
     const std::int64_t per_group = p_.heads / p_.groups;
@@ -86,8 +103,35 @@ class BackwardTile {
     for (std::int64_t i = 0; i < rows; ++i) std::copy_n(from.row(i, width), n, to + i * n);
   }
 
+  // Where this share of the gradient of query i is summed.
+  T* grad_query(std::int64_t share, std::int64_t b, std::int64_t h, std::int64_t i) const {
+    const std::int64_t head = (share * p_.batch + b) * p_.heads + h;
+    return s_.grad_q.template data<T>() + (head * p_.padded_queries() + i) * d_;
+  }
+
+  // <grad_out_i, out_i> for every query of a head, summed in the order in which the tile products
+  // sum <grad_out_i, v_j>: a query that sees a single key then gets a gradient of exactly 0.
+  // Several rows at a time, since each sum is a chain.
+  void row_means(std::int64_t b, std::int64_t h, T* mean) const {
+    constexpr std::int64_t at_once = 8;
+    for (std::int64_t i = 0; i < p_.n_q; i += at_once) {
+      const T *value[at_once], *grad[at_once];
+      T sum[at_once] = {};
+      for (std::int64_t r = 0; r < at_once; ++r) {
+        const std::int64_t row = std::min(i + r, p_.n_q - 1);
+        value[r] = s_.out.row(b, h, row);
+        grad[r] = s_.grad_out.row(b, h, row);
+      }
+      for (std::int64_t c = 0; c < p_.dv; ++c) {
+        for (std::int64_t r = 0; r < at_once; ++r)
+          sum[r] = std::fma(grad[r][c], value[r][c], sum[r]);
+      }
+      std::copy_n(sum, std::min(at_once, p_.n_q - i), mean + i);
+    }
+  }
+
   void add_queries(const TilePosition& at, std::int64_t j1, std::int64_t share) {
-    const std::int64_t g = p_.group_of(at.h), rows = at.i1 - at.i0;
+    const std::int64_t rows = at.i1 - at.i0;
     const std::int64_t end = std::min(j1, p_.visibility.end_key(at.i1));
     if (end <= at.j0) return;
     // Whole vectors, and whole register panels: keys are the rows of the products for grad_k,
@@ -97,22 +141,18 @@ class BackwardTile {
     load_queries(p_, at.b, at.h, at.i0, at.i1, q_tile_.data(), d_);
     copy_rows(s_.grad_out.row(at.b, at.h, at.i0), s_.grad_out.row_stride, rows, p_.dv,
               grad_out_tile_.data(), dv_);
-    const std::int64_t bg = at.b * p_.groups + g;
-    tile_gemm(rows, width, p_.d, q_tile_.data(), d_, 1, s_.k_columns.tile(bg, at.j0), false,
-              weights_.data(), attention_block_k);
-    tile_gemm(rows, width, p_.dv, grad_out_tile_.data(), dv_, 1, s_.v_columns.tile(bg, at.j0),
-              false, grad_weights_.data(), attention_block_k);
+    tile_gemm(rows, width, p_.d, q_tile_.data(), d_, 1, k_columns_.panels(), false, weights_.data(),
+              attention_block_k);
+    tile_gemm(rows, width, p_.dv, grad_out_tile_.data(), dv_, 1, v_columns_.panels(), false,
+              grad_weights_.data(), attention_block_k);
     for (std::int64_t i = 0; i < rows; ++i) through_weights(at, j1, width, i, share);
 
     tile_gemm(end - at.j0, dv_, rows, weights_.data(), 1, attention_block_k,
               unpacked(grad_out_tile_.data(), dv_), true, grad_v_.data(), dv_);
     tile_gemm(end - at.j0, d_, rows, grad_weights_.data(), 1, attention_block_k,
               unpacked(q_tile_.data(), d_), true, grad_k_.data(), d_);
-    T* const grad_q =
-        s_.grad_q.template data<T>() +
-        (((share * p_.batch + at.b) * p_.heads + at.h) * p_.padded_queries() + at.i0) * d_;
-    tile_gemm(rows, d_, end - at.j0, grad_weights_.data(), attention_block_k, 1,
-              s_.k_rows.tile(bg, at.j0), true, grad_q, d_);
+    tile_gemm(rows, d_, end - at.j0, grad_weights_.data(), attention_block_k, 1, k_rows_.panels(),
+              true, grad_query(share, at.b, at.h, at.i0), d_);
   }
 
   // Row i of the tile: products -> weights, d/d weights -> d/d products, and the sums over them.
@@ -130,8 +170,9 @@ class BackwardTile {
     }
     RowGrads<T> sums;
     if constexpr (kSoftmax) {
-      sums = softmax_backward_row(score, keys, at.j0, width, s_.lse[head_row], s_.mean[head_row],
-                                  row, grad);
+      sums =
+          softmax_backward_row(score, keys, at.j0, width, s_.lse[head_row],
+                               mean_.row(at.h % (p_.heads / p_.groups), p_.n_q)[query], row, grad);
     } else {
       sums = weights_backward_row(score, keys, at.j0, width, row, grad);
     }
@@ -154,28 +195,12 @@ class BackwardTile {
   const BackwardState<T>& s_;
   const AttentionGrads& grads_;
   std::int64_t d_, dv_;  // padded to whole vectors
+  ScratchTile<T> k_columns_, v_columns_, k_rows_;
+  Scratch<T> mean_;  // of the heads that share keys
   Scratch<T> q_tile_, grad_out_tile_, weights_, grad_weights_, grad_k_, grad_v_, grad_bias_,
       factors_;
   Scratch<std::uint8_t> flags_;
 };
-
-/// <grad_out_i, out_i> for every query, summed in the order in which the tile products sum
-/// <grad_out_i, v_j>: a query that sees a single key then gets a gradient of exactly 0.
-template <class T>
-Tensor row_means(const AttentionProblem<T>& p, const Tensor& out, const Tensor& grad_out) {
-  Tensor mean = Tensor::empty({p.batch, p.heads, p.n_q}, out.dtype());
-  const HeadRows<T> x(out), y(grad_out);
-  parallel_for(p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin * p.n_q; r < end * p.n_q; ++r) {
-      const std::int64_t b = r / p.n_q / p.heads, h = r / p.n_q % p.heads, i = r % p.n_q;
-      const T *value = x.row(b, h, i), *grad = y.row(b, h, i);
-      T sum = 0;
-      for (std::int64_t c = 0; c < p.dv; ++c) sum = std::fma(grad[c], value[c], sum);
-      mean.data<T>()[r] = sum;
-    }
-  });
-  return mean;
-}
 
 /// Into how many tasks the key tiles of one key/value head are dealt: enough for some dozen threads
 /// when there are few heads, one where there are many. A function of the shape alone.
@@ -197,48 +222,41 @@ inline void add_shares(const Tensor& shares, const Tensor& out) {
   target.copy_from(total);
 }
 
-/// The gradients of the queries from those of the queries times their factors, summed over the
+/// The gradients of a head's queries from those of the queries times their factors, summed over the
 /// shares in order; and, of the dot score map, those of the factors.
 template <class T>
-void finish_queries(const AttentionProblem<T>& p, const Tensor& shares,
-                    const AttentionGrads& grads) {
+void finish_queries(const AttentionProblem<T>& p, const Tensor& shares, std::int64_t b,
+                    std::int64_t h, const AttentionGrads& grads) {
   const std::int64_t width = shares.size(-1), n_shares = shares.size(0);
-  const std::int64_t share = shares.numel() / std::max<std::int64_t>(n_shares, 1);
+  const std::int64_t share = shares.numel() / n_shares;
   const bool wants_factor = p.spec.score == ScoreMap::dot && grads.sharpness.defined();
-  parallel_for(
-      p.batch * p.heads * p.n_q, row_grain(4 * p.d), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          const std::int64_t b = r / p.n_q / p.heads, h = r / p.n_q % p.heads, i = r % p.n_q;
-          T* const total = shares.data<T>() + ((b * p.heads + h) * p.padded_queries() + i) * width;
-          for (std::int64_t s = 1; s < n_shares; ++s) add_row(total + s * share, width, total);
-          if (wants_factor) {
-            grads.sharpness.template data<T>()[r] =
-                static_cast<T>(p.spec.scale) * dot_rows(p.q.row(b, h, i), total, p.d);
-          }
-          const T factor = p.query_factor(b, h, i);
-          T* const out = grads.q.template data<T>() + r * p.d;
-          for (std::int64_t c = 0; c < p.d; ++c) out[c] = factor * total[c];
-        }
-      });
+  for (std::int64_t i = 0; i < p.n_q; ++i) {
+    const std::int64_t r = p.row_of(b, h, i);
+    T* const total = shares.data<T>() + ((b * p.heads + h) * p.padded_queries() + i) * width;
+    for (std::int64_t s = 1; s < n_shares; ++s) add_row(total + s * share, width, total);
+    if (wants_factor) {
+      grads.sharpness.template data<T>()[r] =
+          static_cast<T>(p.spec.scale) * dot_rows(p.q.row(b, h, i), total, p.d);
+    }
+    const T factor = p.query_factor(b, h, i);
+    T* const out = grads.q.template data<T>() + r * p.d;
+    for (std::int64_t c = 0; c < p.d; ++c) out[c] = factor * total[c];
+  }
 }
 
 template <class T, class Score, bool kSoftmax>
-void backward_tiles(const AttentionProblem<T>& p, const AttentionInputs& in, const Tensor& out,
-                    const Tensor& lse, const Tensor& grad_out, const AttentionGrads& grads) {
+void backward_tiles(const AttentionProblem<T>& p, const Tensor& out, const Tensor& lse,
+                    const Tensor& grad_out, const AttentionGrads& grads) {
   const DType type = dtype_of<T>();
-  const Tensor mean = kSoftmax ? row_means(p, out, grad_out) : Tensor();
   constexpr bool kConformal = std::is_same_v<Score, ConformalScore<T>>;
-  const std::int64_t shares = shares_per_group(p);
+  const std::int64_t shares = shares_per_group(p), per_group = p.heads / p.groups;
   const Shape per_query{shares, p.batch, p.heads, p.n_q};
   BackwardState<T> state{
-      PackedTiles<T>::keys_as_columns(in.k),
-      PackedTiles<T>::keys_as_columns(in.v),
-      PackedTiles<T>::keys_as_rows(in.k),
+      HeadRows<T>(out),
       HeadRows<T>(grad_out),
       kSoftmax ? lse.data<T>() : nullptr,
-      kSoftmax ? mean.data<T>() : nullptr,
       shares,
-      Tensor::zeros(
+      Tensor::empty(
           {shares, p.batch, p.heads, p.padded_queries(), round_up(p.d, attention_lanes<T>)}, type),
       kConformal && grads.sharpness.defined() ? Tensor::zeros(per_query, type) : Tensor(),
       grads.log_factor.defined() ? Tensor::zeros(per_query, type) : Tensor(),
@@ -248,12 +266,21 @@ void backward_tiles(const AttentionProblem<T>& p, const AttentionInputs& in, con
   parallel_for(p.batch * p.groups * shares, 1, [&](std::int64_t begin, std::int64_t end) {
     BackwardTile<T, Score, kSoftmax> tile(p, state, grads);
     for (std::int64_t t = begin; t < end; ++t) {
-      const std::int64_t bg = t / shares, share = t % shares;
+      const std::int64_t b = t / shares / p.groups, g = t / shares % p.groups, share = t % shares;
+      tile.start(b, g, share);
       for (std::int64_t key_tile = share; key_tile < p.key_tiles(); key_tile += shares)
-        tile.run(bg / p.groups, bg % p.groups, key_tile, share);
+        tile.run(b, g, key_tile, share);
+      // While they are in cache.
+      for (std::int64_t h = g * per_group; shares == 1 && h < (g + 1) * per_group; ++h)
+        finish_queries(p, state.grad_q, b, h, grads);
     }
   });
-  finish_queries(p, state.grad_q, grads);
+  if (shares > 1) {
+    parallel_for(p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t bh = begin; bh < end; ++bh)
+        finish_queries(p, state.grad_q, bh / p.heads, bh % p.heads, grads);
+    });
+  }
   if (state.grad_sharpness.defined()) add_shares(state.grad_sharpness, grads.sharpness);
   if (grads.log_factor.defined()) add_shares(state.grad_log_factor, grads.log_factor);
   if (grads.distance_bias.defined()) {  // the batch shares the bias
@@ -268,11 +295,11 @@ void attention_backward_as(const AttentionSpec& spec, const AttentionInputs& inp
                            const AttentionGrads& grads) {
   const AttentionProblem<T> p(spec, inputs);
   if (spec.score == ScoreMap::dot) {
-    backward_tiles<T, DotScore<T>, true>(p, inputs, out, lse, grad_out, grads);
+    backward_tiles<T, DotScore<T>, true>(p, out, lse, grad_out, grads);
   } else if (spec.normalizer == WeightNormalizer::softmax) {
-    backward_tiles<T, ConformalScore<T>, true>(p, inputs, out, lse, grad_out, grads);
+    backward_tiles<T, ConformalScore<T>, true>(p, out, lse, grad_out, grads);
   } else {
-    backward_tiles<T, ConformalScore<T>, false>(p, inputs, out, lse, grad_out, grads);
+    backward_tiles<T, ConformalScore<T>, false>(p, out, lse, grad_out, grads);
   }
 }
 

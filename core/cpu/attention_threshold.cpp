@@ -92,7 +92,7 @@ void threshold_tiles(const AttentionSpec& spec, const AttentionInputs& in, std::
   dispatch_real("attention_threshold", in.q.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const AttentionProblem<T> p(spec, in);
-    const auto k_tiles = PackedTiles<T>::keys_as_columns(in.k);
+    const PackedTiles<T> k_tiles(KeysAs::columns, in.k);
     const std::int64_t tiles = p.query_tiles();
     parallel_for(p.batch * p.heads * tiles, 4, [&](std::int64_t begin, std::int64_t end) {
       ThresholdTile<T> tile(p, k_tiles, topk, out);

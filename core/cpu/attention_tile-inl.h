@@ -36,67 +36,46 @@ class Scratch {
   T* data_;
 };
 
-/// The key tiles of x[B, G, N, D] as operands B of products, packed: [B G, tiles, panels of a
-/// tile].
+/// How a tile of block_k keys is packed as the operand B of a product: as its columns, [D,
+/// block_k], for products over D, or as its rows, [block_k, D], for products over the keys.
+enum class KeysAs { columns, rows };
+
 template <class T>
-class PackedTiles {
+class TilePacking {
  public:
-  /// Keys as columns: a tile is [D, block_k], for products over D.
-  static PackedTiles keys_as_columns(const Tensor& x) {
-    return PackedTiles(x, attention_block_k, x.size(3), &PackedTiles::put_columns);
-  }
-  /// Keys as rows: a tile is [block_k, D], for products over the keys.
-  static PackedTiles keys_as_rows(const Tensor& x) {
-    return PackedTiles(x, x.size(3), attention_block_k, &PackedTiles::put_rows);
-  }
+  TilePacking(KeysAs keys_as, std::int64_t d)
+      : keys_as_(keys_as),
+        d_(d),
+        columns_(keys_as == KeysAs::columns ? attention_block_k : d),
+        rows_(keys_as == KeysAs::columns ? d : attention_block_k) {}
 
-  /// The tile that starts at key j0 of matrix bg.
-  Panels<T> tile(std::int64_t bg, std::int64_t j0) const {
-    const std::int64_t at = bg * tiles_ + j0 / attention_block_k;
-    return {memory_.data<T>() + at * tile_size(), panel_columns<T>(), panel_size()};
+  /// Elements of a packed tile.
+  std::int64_t size() const { return round_up(columns_, panel_columns<T>()) * rows_; }
+  Panels<T> panels(const T* tile) const {
+    return {tile, panel_columns<T>(), rows_ * panel_columns<T>()};
   }
-
- private:
-  // Writes one tile from its keys, `stride` apart, of which there are `count`.
-  using Put = void (PackedTiles::*)(const T* keys, std::int64_t stride, std::int64_t count,
-                                    T* tile) const;
-
-  PackedTiles(const Tensor& x, std::int64_t columns, std::int64_t rows, Put put)
-      : tiles_((x.size(2) + attention_block_k - 1) / attention_block_k),
-        columns_(columns),
-        rows_(rows),
-        memory_(Tensor::empty({x.size(0) * x.size(1) * tiles_, tile_size()}, x.dtype())) {
-    const HeadRows<T> keys(x);
-    const std::int64_t groups = x.size(1), n = x.size(2);
-    parallel_for(memory_.size(0), 4, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t t = begin; t < end; ++t) {
-        const std::int64_t bg = t / tiles_, first = t % tiles_ * attention_block_k;
-        (this->*put)(keys.row(bg / groups, bg % groups, first), keys.row_stride,
-                     std::min(attention_block_k, n - first), memory_.data<T>() + t * tile_size());
-      }
-    });
-  }
-
-  std::int64_t panel_size() const { return rows_ * panel_columns<T>(); }
-  std::int64_t tile_size() const {
-    return round_up(columns_, panel_columns<T>()) / panel_columns<T>() * panel_size();
-  }
-
-  // Columns past the last key are 0.
-  void put_columns(const T* keys, std::int64_t stride, std::int64_t count, T* tile) const {
-    const std::int64_t columns = panel_columns<T>();
-    for (std::int64_t j = 0; j < columns_; j += columns, tile += panel_size()) {
-      const std::int64_t filled = std::clamp<std::int64_t>(count - j, 0, columns);
-      if (filled < columns) std::fill(tile, tile + panel_size(), T{0});
-      transpose_tile(keys + j * stride, filled, rows_, stride, tile, columns);
+  /// Packs `count` keys, `stride` apart. Columns past the last are 0.
+  void pack(const T* keys, std::int64_t stride, std::int64_t count, T* tile) const {
+    if (keys_as_ == KeysAs::columns) {
+      pack_columns(keys, stride, count, tile);
+    } else {
+      pack_rows(keys, stride, count, tile);
     }
   }
 
-  // Columns past the last dimension are 0.
-  void put_rows(const T* keys, std::int64_t stride, std::int64_t count, T* tile) const {
+ private:
+  void pack_columns(const T* keys, std::int64_t stride, std::int64_t count, T* tile) const {
+    const std::int64_t columns = panel_columns<T>(), panel = d_ * columns;
+    for (std::int64_t j = 0; j < attention_block_k; j += columns, tile += panel) {
+      const std::int64_t filled = std::clamp<std::int64_t>(count - j, 0, columns);
+      if (filled < columns) std::fill(tile, tile + panel, T{0});
+      transpose_tile(keys + j * stride, filled, d_, stride, tile, columns);
+    }
+  }
+  void pack_rows(const T* keys, std::int64_t stride, std::int64_t count, T* tile) const {
     const std::int64_t columns = panel_columns<T>();
-    for (std::int64_t c = 0; c < columns_; c += columns, tile += panel_size()) {
-      const std::int64_t filled = std::min(columns, columns_ - c);
+    for (std::int64_t c = 0; c < d_; c += columns, tile += attention_block_k * columns) {
+      const std::int64_t filled = std::min(columns, d_ - c);
       for (std::int64_t j = 0; j < count; ++j) {
         std::copy_n(keys + j * stride + c, filled, tile + j * columns);
         std::fill(tile + j * columns + filled, tile + (j + 1) * columns, T{0});
@@ -104,8 +83,55 @@ class PackedTiles {
     }
   }
 
-  std::int64_t tiles_, columns_, rows_;
+  KeysAs keys_as_;
+  std::int64_t d_, columns_, rows_;
+};
+
+/// All key tiles of x[B, G, N, D], packed.
+template <class T>
+class PackedTiles {
+ public:
+  PackedTiles(KeysAs keys_as, const Tensor& x)
+      : packing_(keys_as, x.size(3)),
+        tiles_((x.size(2) + attention_block_k - 1) / attention_block_k),
+        memory_(Tensor::empty({x.size(0) * x.size(1) * tiles_, packing_.size()}, x.dtype())) {
+    const HeadRows<T> keys(x);
+    const std::int64_t groups = x.size(1), n = x.size(2);
+    parallel_for(memory_.size(0), 4, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t t = begin; t < end; ++t) {
+        const std::int64_t bg = t / tiles_, first = t % tiles_ * attention_block_k;
+        packing_.pack(keys.row(bg / groups, bg % groups, first), keys.row_stride,
+                      std::min(attention_block_k, n - first),
+                      memory_.data<T>() + t * packing_.size());
+      }
+    });
+  }
+
+  /// The tile that starts at key j0 of matrix bg.
+  Panels<T> tile(std::int64_t bg, std::int64_t j0) const {
+    const std::int64_t at = bg * tiles_ + j0 / attention_block_k;
+    return packing_.panels(memory_.data<T>() + at * packing_.size());
+  }
+
+ private:
+  TilePacking<T> packing_;
+  std::int64_t tiles_;
   Tensor memory_;
+};
+
+/// A packed tile in scratch memory.
+template <class T>
+class ScratchTile {
+ public:
+  ScratchTile(KeysAs keys_as, std::int64_t d) : packing_(keys_as, d), memory_(packing_.size()) {}
+  void pack(const T* keys, std::int64_t stride, std::int64_t count) {
+    packing_.pack(keys, stride, count, memory_.data());
+  }
+  Panels<T> panels() { return packing_.panels(memory_.data()); }
+
+ private:
+  TilePacking<T> packing_;
+  Scratch<T> memory_;
 };
 
 /// to[rows, width] = source rows (n columns); rows past `count` are 0.

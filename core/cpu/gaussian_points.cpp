@@ -50,23 +50,31 @@ void gaussian_rows(const RowsOf<T>& x, const Rotations<T>* rotations, T least_si
   }
 }
 
-/// The gradient of one row from that of its point, to which `radial` times the point is added.
+/// The gradient of one row from that of its point; null is 0.
 template <class T>
-void gaussian_backward_row(const T* row, const T* point, const T* grad_point, T radial,
-                           const Rotations<T>* inverse, std::int64_t position, std::int64_t d,
-                           T* grad) {
-  if (grad_point) {
-    rotate_or_copy(grad_point, inverse, position, d, grad);
-  } else {
-    std::fill(grad, grad + d, T{0});
+void gaussian_backward_row(const T* row, const T* grad_point, const Rotations<T>* inverse,
+                           std::int64_t position, std::int64_t d, T* grad) {
+  if (!grad_point) {
+    std::fill(grad, grad + 2 * d, T{0});
+    return;
   }
+  rotate_or_copy(grad_point, inverse, position, d, grad);
   for_vectors<T>(d, [&](auto lanes, auto memory, std::int64_t j) HWY_ATTR {
-    const auto pull = hn::Set(lanes, radial);
-    memory.store(hn::MulAdd(pull, memory.load(row + j), memory.load(grad + j)), grad + j);
-    auto grad_sigma = hn::Mul(pull, memory.load(point + d + j));
-    if (grad_point) grad_sigma = hn::Add(grad_sigma, memory.load(grad_point + d + j));
     const auto slope = logistic(lanes, memory.load(row + d + j)).value;
-    memory.store(hn::Mul(grad_sigma, slope), grad + d + j);
+    memory.store(hn::Mul(memory.load(grad_point + d + j), slope), grad + d + j);
+  });
+}
+
+/// Adds `pull` times the gradient of half the squared length of the row's point. The point is R mu:
+/// the rotation back leaves mu.
+template <class T>
+void add_radial_gradient(const T* row, const T* point, T pull, std::int64_t d, T* grad) {
+  for_vectors<T>(d, [&](auto lanes, auto memory, std::int64_t j) HWY_ATTR {
+    const auto by = hn::Set(lanes, pull);
+    memory.store(hn::MulAdd(by, memory.load(row + j), memory.load(grad + j)), grad + j);
+    const auto slope = logistic(lanes, memory.load(row + d + j)).value;
+    const auto grad_sigma = hn::Mul(by, memory.load(point + d + j));
+    memory.store(hn::MulAdd(grad_sigma, slope, memory.load(grad + d + j)), grad + d + j);
   });
 }
 
@@ -104,10 +112,13 @@ void gaussian_points_gradient(const Tensor& x, const GaussianPoints& how, const 
         grad_squared_length.defined() ? grad_squared_length.data<T>() : nullptr;
     const auto rows_to = [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
-        gaussian_backward_row(rows.row(r), points.data<T>() + r * width,
-                              from_points ? from_points + r * width : nullptr,
-                              from_length ? 2 * from_length[r] : T{0}, rotates ? &inverse : nullptr,
-                              r % rows.rows_each, width / 2, grad_x.data<T>() + r * width);
+        T* const grad = grad_x.data<T>() + r * width;
+        gaussian_backward_row(rows.row(r), from_points ? from_points + r * width : nullptr,
+                              rotates ? &inverse : nullptr, r % rows.rows_each, width / 2, grad);
+        if (from_length) {
+          add_radial_gradient(rows.row(r), points.data<T>() + r * width, 2 * from_length[r],
+                              width / 2, grad);
+        }
       }
     };
     parallel_for(width == 0 ? 0 : x.numel() / width, row_grain(2 * width), rows_to);
