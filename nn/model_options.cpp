@@ -31,6 +31,13 @@ void require_pairs_for_rope(const ModelOptions& model) {
                       model.d_model, model.n_heads, head_dim);
 }
 
+// For a value that nothing reads where `is_read` is false. Its default may stand there all the
+// same: a configuration that states every value does.
+template <typename T>
+void refuse_without_effect(bool is_read, const T& value, const T& unset, const char* unless) {
+  if (!is_read && value != unset) throw ConfigError("has no effect unless {}", unless);
+}
+
 }  // namespace
 
 void ModelOptions::describe(Schema& schema) {
@@ -89,6 +96,18 @@ void ModelOptions::describe(Schema& schema) {
   });
   schema.check("n_kv_heads", [this] { require_groups_fit(*this); });
   schema.check("positions", [this] { require_pairs_for_rope(*this); });
+  const ModelOptions unset;
+  schema.check("rope_base", [this, unset] {
+    refuse_without_effect(positions == Positions::rope, rope_base, unset.rope_base,
+                          "positions: rope");
+  });
+  schema.check("max_distance", [this, unset] {
+    refuse_without_effect(positions == Positions::relative, max_distance, unset.max_distance,
+                          "positions: relative");
+  });
+  schema.check("init_std", [this, unset] {
+    refuse_without_effect(init == InitKind::normal, init_std, unset.init_std, "init: normal");
+  });
 }
 
 void ModelOptions::validate() const {

@@ -68,6 +68,11 @@ void EarlyStopOptions::describe(Schema& schema) {
   describe_metric(schema, metric, "test metric that decides");
   schema.field("threshold", threshold,
                "stop once the metric is this good: accuracy at least, loss at most; null: never");
+  schema.check("metric", [this] {
+    if (!threshold && metric != EarlyStopOptions().metric) {
+      throw ConfigError("has no effect: threshold is null");
+    }
+  });
 }
 
 bool EarlyStopOptions::is_reached(const Score& test) const {

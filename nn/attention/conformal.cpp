@@ -168,10 +168,18 @@ void ConformalOptions::describe(Schema& schema) {
                  {"empirical", ConformalNormalize::empirical}},
                 "what divides the kernel: its mean over the sphere, nothing, or its sum");
   schema.field("s", s, "exponent of the distance, for weight custom").positive();
-  schema.field("gamma", gamma, "exponent of 1 - r^2, for weight custom");
+  schema.field("gamma", gamma,
+               "exponent of 1 - r^2, for weight custom: it cancels from the weights, so that only "
+               "null and 0 are taken");
   schema.field("alpha", alpha, "initial inverse temperature per unit of |q| / sqrt(d)").positive();
   schema.field("learn_alpha", learn_alpha, "whether alpha is trained, one number a head");
-  schema.check("s", [this] { conformal_kernel(weight, /*d=*/2, s, gamma); });
+  schema.check("s", [this] { conformal_kernel(weight, /*d=*/2, s); });
+  schema.check("gamma", [this] {
+    if (gamma && *gamma != 0)
+      throw ConfigError(
+          "has no effect: (1 - r^2)^{} is the same for every key and cancels from the weights",
+          *gamma);
+  });
 }
 
 std::shared_ptr<Attention> ConformalOptions::build(const AttentionContext& context) const {

@@ -22,6 +22,12 @@ AttentionMask pattern_mask(const SparseSelection& selection, AttentionMask mask)
   return mask;
 }
 
+// For a number that the pattern does not read. Its default may stand there all the same.
+void refuse_without_effect(bool is_read, std::int64_t value, std::int64_t unset,
+                           const char* unless) {
+  if (!is_read && value != unset) throw ConfigError("has no effect unless pattern: {}", unless);
+}
+
 // Keeps the topk largest scores of those allowed; ties: the smaller j.
 void keep_largest(std::span<const double> scores, std::int64_t topk,
                   std::span<std::uint8_t> allowed) {
@@ -119,6 +125,23 @@ void SparseOptions::describe(Schema& schema) {
   schema.field("topk", selection.topk, "topk: number of keys with the largest scores").positive();
   schema.field("scale", scale, "factor on the dot products; null: 1 / sqrt(head dimension)")
       .positive();
+
+  const SparseSelection unset;
+  const auto is = [this](SparsePattern pattern) { return selection.pattern == pattern; };
+  schema.check("window", [this, unset, is] {
+    refuse_without_effect(!is(SparsePattern::topk), selection.window, unset.window,
+                          "local or strided");
+  });
+  schema.check("stride", [this, unset, is] {
+    refuse_without_effect(is(SparsePattern::strided), selection.stride, unset.stride, "strided");
+  });
+  schema.check("n_global", [this, unset, is] {
+    refuse_without_effect(is(SparsePattern::strided), selection.n_global, unset.n_global,
+                          "strided");
+  });
+  schema.check("topk", [this, unset, is] {
+    refuse_without_effect(is(SparsePattern::topk), selection.topk, unset.topk, "topk");
+  });
 }
 
 std::shared_ptr<Attention> SparseOptions::build(const AttentionContext& context) const {

@@ -137,6 +137,36 @@ TEST_F(ConfigTest, RefusesOptionsWithoutEffect) {
               HasSubstr("eval.every is 0"));
   EXPECT_THAT(error_with({"optimizer.name=sgd", "optimizer.momentum=0", "optimizer.nesterov=true"}),
               HasSubstr("optimizer.nesterov"));
+  EXPECT_THAT(error_with({"train.early_stop.metric=loss"}),
+              HasSubstr("train.early_stop.metric: has no effect: threshold is null"));
+  EXPECT_EQ(error_with({"model.rope_base=500"}),
+            "override model.rope_base=500: model.rope_base: has no effect unless positions: rope");
+  EXPECT_THAT(error_with({"model.max_distance=4", "model.positions=alibi"}),
+              HasSubstr("model.max_distance: has no effect unless positions: relative"));
+  EXPECT_THAT(error_with({"model.init=orthogonal", "model.init_std=0.1"}),
+              HasSubstr("model.init_std: has no effect unless init: normal"));
+  EXPECT_THAT(error_with({"attention={kind: conformal, weight: custom, s: 2, gamma: 1}"}),
+              HasSubstr("attention.gamma: has no effect"));
+  const auto error_of_pattern = [&](const std::string& pattern) {
+    return error_with({"attention={kind: sparse, pattern: " + pattern + "}"});
+  };
+  EXPECT_THAT(error_of_pattern("topk, window: 8"),
+              HasSubstr("attention.window: has no effect unless pattern: local or strided"));
+  EXPECT_THAT(error_of_pattern("local, stride: 8"), HasSubstr("attention.stride: has no effect"));
+  EXPECT_THAT(error_of_pattern("topk, n_global: 8"), HasSubstr("attention.n_global: has no"));
+  EXPECT_THAT(error_of_pattern("strided, topk: 8"), HasSubstr("attention.topk: has no effect"));
+}
+
+// A resolved configuration states every value, those without effect too.
+TEST_F(ConfigTest, TakesDefaultsWithoutEffect) {
+  for (const std::string& kind : known_.attentions.names()) {
+    for (const char* positions : {"none", "rope", "learned"}) {
+      const std::vector<std::string> overrides = {"attention.kind=" + kind,
+                                                  std::string("model.positions=") + positions};
+      const std::string text = resolved_yaml(*config_of(kTinyRun, overrides, known_));
+      EXPECT_EQ(error_of([&] { parse_config(text, "resolved", known_); }), "no error") << kind;
+    }
+  }
 }
 
 TEST_F(ConfigTest, ListsChanges) {

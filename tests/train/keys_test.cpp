@@ -39,7 +39,7 @@ const std::vector<Base> kBases = {
       "train.clip_grad_norm=0.01", "checkpoint.metric=accuracy"}},
     {"early stop, sgd, recall, a custom kernel",
      {"task={name: recall, vocab: 16, seq_len: 8, n_test: 16}",
-      "attention={kind: conformal, weight: custom, s: 2.0, gamma: 0.5}",
+      "attention={kind: conformal, weight: custom, s: 2.0}",
       "optimizer={name: sgd, lr: 0.1, momentum: 0.5, weight_decay: 0.1}",
       "train.early_stop={metric: accuracy, threshold: 0.0}"}},
     {"mixture, a standard kernel",
@@ -50,6 +50,9 @@ const std::vector<Base> kBases = {
     {"softmax_naive", {"attention.kind=softmax_naive"}},
     {"linear", {"attention.kind=linear"}},
     {"performer", {"attention={kind: performer, n_features: 8}"}},
+    {"sparse, local",
+     {"task={name: mqar, vocab: 128, seq_len: 80, n_pairs: 2, n_test: 16}",
+      "attention.kind=sparse"}},
     {"sparse, strided",
      {"attention={kind: sparse, pattern: strided, window: 2, stride: 5, n_global: 1}"}},
     {"sparse, topk", {"attention={kind: sparse, pattern: topk, topk: 3}"}},
@@ -91,7 +94,7 @@ std::string behaviour(const std::vector<std::string>& settings, const Registries
 }
 
 // gamma only scales a custom kernel, for all keys alike: it cancels in the kernel whose maximum is
-// 1 and in its mean (docs/MATH.md, section 1).
+// 1 and in its mean (docs/MATH.md, section 1). It is there to say so, and refused unless it is 0.
 const std::set<std::string> kWithoutEffect = {"attention.gamma of conformal"};
 
 // ---- other values for a key
