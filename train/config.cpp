@@ -90,8 +90,11 @@ void TrainOptions::describe(Schema& schema) {
   schema.field("clip_grad_norm", clip_grad_norm, "largest global gradient norm; null: no clipping")
       .positive();
   schema.section("early_stop", early_stop, "when to end before max_steps");
+  // Above what any machine has: more would only exhaust the system. Not the cores of this one, for
+  // a configuration is to be valid everywhere.
   schema.field("threads", threads, "0: OMP_NUM_THREADS where it is set, else every core")
-      .non_negative();
+      .non_negative()
+      .at_most(1024);
   schema.field("log_every", log_every, "steps between lines of metrics.jsonl").positive();
   schema.check("accumulation_steps", [this] {
     if (batch_size % accumulation_steps != 0) {

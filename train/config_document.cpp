@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/printable.h"
 
 namespace mobius {
 namespace {
@@ -57,6 +58,8 @@ class TreeBuilder : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                 const std::string& text) override {
     if (tag != "?" && tag != "!") note_tag(mark, tag);
+    if (text.find('\0') != std::string::npos)
+      note(mark, "the character NUL, which no key or value has");
     add({.kind = Kind::scalar, .where = place_(mark), .text = text, .is_quoted = tag == "!"}, mark);
   }
 
@@ -138,20 +141,20 @@ std::optional<ConfigNode> parse_yaml(std::string_view text, const Place& place) 
     YAML::Parser parser(stream);
     if (!parser.HandleNextDocument(builder)) return std::nullopt;
     std::optional<ConfigNode> root = builder.take_root();
-    if (!builder.problem().empty()) throw ConfigError(builder.problem());
+    if (!builder.problem().empty()) throw printable_error("{}", builder.problem());
     if (parser.HandleNextDocument(builder)) {
       const std::optional<ConfigNode> second = builder.take_root();
-      throw ConfigError("{}: a second YAML document starts here, expected one",
-                        second ? second->where : place(builder.last_mark()));
+      throw printable_error("{}: a second YAML document starts here, expected one",
+                            second ? second->where : place(builder.last_mark()));
     }
     return root;
   } catch (const YAML::DeepRecursion& error) {
-    throw ConfigError("{}: nested too deeply", place(error.mark));
+    throw printable_error("{}: nested too deeply", place(error.mark));
   } catch (const YAML::ParserException& error) {
     // Where the text ends too early the parser gives no place.
     const bool has_place = error.mark.line > 0 || error.mark.column > 0;
-    throw ConfigError("{}: not valid YAML: {}", place(has_place ? error.mark : builder.last_mark()),
-                      error.msg);
+    throw printable_error("{}: not valid YAML: {}",
+                          place(has_place ? error.mark : builder.last_mark()), error.msg);
   }
 }
 
@@ -160,7 +163,8 @@ void refuse_duplicates(const ConfigNode& node, const std::string& path) {
     const ConfigEntry* first = node.find(entry.key);
     const std::string entry_path = join_path(path, entry.key);
     if (first != &entry) {
-      throw ConfigError("{}: {}: given twice, first at {}", entry.where, entry_path, first->where);
+      throw printable_error("{}: {}: given twice, first at {}", entry.where, entry_path,
+                            first->where);
     }
     refuse_duplicates(entry.value, entry_path);
   }
@@ -174,8 +178,8 @@ void refuse_tab_indentation(std::string_view text, const std::string& name) {
     const std::size_t indentation = line.find_first_not_of(" \t\r");
     const std::size_t tab = line.find('\t');
     if (tab < std::min(indentation, line.size())) {
-      throw ConfigError("{}:{}:{}: a tab in the indentation; YAML wants spaces", name, number,
-                        tab + 1);
+      throw printable_error("{}:{}:{}: a tab in the indentation; YAML wants spaces", name, number,
+                            tab + 1);
     }
   }
 }
@@ -184,7 +188,7 @@ std::vector<std::string> split_path(std::string_view path, const std::string& wh
   std::vector<std::string> keys;
   for (std::size_t start = 0; start <= path.size();) {
     const std::size_t end = std::min(path.find('.', start), path.size());
-    if (end == start) throw ConfigError("{}: '{}' is not a key.path", where, path);
+    if (end == start) throw printable_error("{}: '{}' is not a key.path", where, path);
     keys.emplace_back(path.substr(start, end - start));
     start = end + 1;
   }
@@ -198,13 +202,13 @@ ConfigEntry& reach(ConfigNode& root, std::string_view path, const std::string& w
   std::string walked;
   for (const std::string& key : split_path(path, where)) {
     if (node->kind == Kind::scalar) {
-      throw ConfigError("{}: {}: no key can lie below '{}', at {}", where, join_path(walked, key),
-                        node->text, node->where);
+      throw printable_error("{}: {}: no key can lie below '{}', at {}", where,
+                            join_path(walked, key), node->text, node->where);
     }
     entry = node->find(key);
     if (entry == nullptr && node->kind == Kind::list) {
-      throw ConfigError("{}: {}: no such element in the list of {} at {}", where,
-                        join_path(walked, key), node->entries.size(), node->where);
+      throw printable_error("{}: {}: no such element in the list of {} at {}", where,
+                            join_path(walked, key), node->entries.size(), node->where);
     }
     if (entry == nullptr) {
       if (node->kind == Kind::null) *node = {.kind = Kind::map, .where = where};
@@ -236,16 +240,25 @@ void merge_maps(ConfigNode& into, const ConfigNode& overrides) {
 std::string read_text_file(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
-    throw ConfigError("{}: is a directory, expected a YAML file", path.string());
+    throw printable_error("{}: is a directory, expected a YAML file", path.string());
   }
   if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
-    throw ConfigError("{}: is not a file, expected a YAML file", path.string());
+    throw printable_error("{}: is not a file, expected a YAML file", path.string());
   }
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw ConfigError("{}: cannot be opened: {}", path.string(), std::strerror(errno));
+  if (!file) throw printable_error("{}: cannot be opened: {}", path.string(), std::strerror(errno));
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad()) throw ConfigError("{}: cannot be read", path.string());
+  if (file.bad()) throw printable_error("{}: cannot be read", path.string());
   return text;
+}
+
+// A binary file, or a text in another encoding.
+void refuse_binary(std::string_view text, const std::string& name) {
+  const std::size_t at = find_binary(text);
+  if (at == text.size()) return;
+  throw printable_error("{}: is not a text file: byte {:#04x} in line {}; expected YAML in UTF-8",
+                        name, static_cast<unsigned char>(text[at]),
+                        1 + std::count(text.begin(), text.begin() + static_cast<long>(at), '\n'));
 }
 
 }  // namespace
@@ -261,7 +274,9 @@ ConfigEntry* ConfigNode::find(std::string_view key) {
 }
 
 ConfigDocument ConfigDocument::from_file(const std::filesystem::path& path) {
-  return from_text(read_text_file(path), path.string(), path.parent_path());
+  const std::string text = read_text_file(path);
+  refuse_binary(text, path.string());
+  return from_text(text, path.string(), path.parent_path());
 }
 
 ConfigDocument ConfigDocument::from_text(std::string_view text, std::string name,
@@ -272,11 +287,11 @@ ConfigDocument ConfigDocument::from_text(std::string_view text, std::string name
   };
   std::optional<ConfigNode> root = parse_yaml(text, place);
   if (!root || root->kind == Kind::null) {
-    throw ConfigError("{}:1:1: the file is empty, expected sections of key: value", name);
+    throw printable_error("{}:1:1: the file is empty, expected sections of key: value", name);
   }
   if (root->kind != Kind::map) {
-    throw ConfigError("{}: expected sections of key: value at the top, got a {}", root->where,
-                      root->kind == Kind::list ? "list" : "text");
+    throw printable_error("{}: expected sections of key: value at the top, got a {}", root->where,
+                          root->kind == Kind::list ? "list" : "text");
   }
   refuse_duplicates(*root, "");
   ConfigDocument document;
@@ -289,7 +304,7 @@ ConfigDocument ConfigDocument::from_text(std::string_view text, std::string name
 void ConfigDocument::override_with(std::string_view assignment) {
   const std::string where = fmt::format("override {}", assignment);
   const std::size_t equals = assignment.find('=');
-  if (equals == std::string_view::npos) throw ConfigError("{}: expected key.path=value", where);
+  if (equals == std::string_view::npos) throw printable_error("{}: expected key.path=value", where);
   const std::string_view path = assignment.substr(0, equals);
   const Place place = [&where](const YAML::Mark&) { return where; };
   std::optional<ConfigNode> value = parse_yaml(assignment.substr(equals + 1), place);

@@ -2,8 +2,8 @@
 //
 // Accepted is the part of YAML that people write in configurations: maps with distinct text keys,
 // lists, and plain or quoted scalars, in one document. Tags, aliases, tab indentation and duplicate
-// keys are errors. Every error is a ConfigError that starts with the place: "file:line:column" or
-// "override key=value".
+// keys are errors, and so is a file that is not text in UTF-8. Every error is a ConfigError that
+// starts with the place: "file:line:column" or "override key=value".
 #pragma once
 
 #include <filesystem>

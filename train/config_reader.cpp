@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/nearest.h"
 #include "train/config_scalar.h"
+#include "train/printable.h"
 
 namespace mobius {
 namespace {
@@ -55,11 +56,11 @@ Place below(const Place& place, std::string_view key) {
 OptionValue read_scalar(OptionType type, const ConfigNode& node) {
   if (type == OptionType::text) return node.text;
   if (node.is_quoted) {
-    throw ConfigError("expected {}, got the quoted text '{}': remove the quotes",
-                      type == OptionType::boolean   ? "true or false"
-                      : type == OptionType::integer ? "integer"
-                                                    : "number",
-                      node.text);
+    throw printable_error("expected {}, got the quoted text '{}': remove the quotes",
+                          type == OptionType::boolean   ? "true or false"
+                          : type == OptionType::integer ? "integer"
+                                                        : "number",
+                          node.text);
   }
   switch (type) {
     case OptionType::boolean:
@@ -76,8 +77,8 @@ OptionValue read_elements(OptionType type, const ConfigNode& list) {
   std::vector<T> values;
   for (const ConfigEntry& element : list.entries) {
     if (element.value.kind != Kind::scalar) {
-      throw ConfigError("element {} must be a single value, got {}", element.key,
-                        describe(element.value));
+      throw printable_error("element {} must be a single value, got {}", element.key,
+                            describe(element.value));
     }
     values.push_back(std::get<T>(read_scalar(type, element.value)));
   }
@@ -89,7 +90,7 @@ OptionValue read_value(const OptionField& field, const ConfigNode& node) {
   if (node.kind == Kind::null) return OptionValue{};
   const OptionForm& form = field.form();
   if (node.kind != (form.is_list ? Kind::list : Kind::scalar)) {
-    throw ConfigError("expected {}, got {}", field.type_name(), describe(node));
+    throw printable_error("expected {}, got {}", field.type_name(), describe(node));
   }
   if (!form.is_list) return read_scalar(form.type, node);
   switch (form.type) {
@@ -167,8 +168,8 @@ class Reader {
   void report(const std::string& where, const std::string& path,
               fmt::format_string<Parts...> format, Parts&&... parts) {
     const std::string problem = fmt::format(format, std::forward<Parts>(parts)...);
-    errors_.push_back(path.empty() ? fmt::format("{}: {}", where, problem)
-                                   : fmt::format("{}: {}: {}", where, path, problem));
+    errors_.push_back(printable(path.empty() ? fmt::format("{}: {}", where, problem)
+                                             : fmt::format("{}: {}: {}", where, path, problem)));
   }
 
   // Chooses the kinds that the section names, first, for the other keys depend on them. False where
@@ -355,8 +356,8 @@ void require_folder_name(const ConfigNode& node, const std::string& path) {
                           return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
                         });
   if (!is_valid) {
-    throw ConfigError("{}: {}: expected a name of letters, digits, '.', '_' and '-', got '{}'",
-                      node.where, path, node.text);
+    throw printable_error("{}: {}: expected a name of letters, digits, '.', '_' and '-', got '{}'",
+                          node.where, path, node.text);
   }
 }
 
@@ -368,8 +369,8 @@ ConfigDocument base_of(const ConfigDocument& comparison) {
   const ConfigEntry* base = comparison.root().find("base");
   if (base == nullptr) return own;
   if (base->value.kind != Kind::scalar) {
-    throw ConfigError("{}: base: expected a file name, got {}", base->value.where,
-                      describe(base->value));
+    throw printable_error("{}: base: expected a file name, got {}", base->value.where,
+                          describe(base->value));
   }
   ConfigDocument document = ConfigDocument::from_file(comparison.folder() / base->value.text);
   document.merge(own.root());
@@ -379,11 +380,11 @@ ConfigDocument base_of(const ConfigDocument& comparison) {
 ConfigVariation expand(const ConfigDocument& base, const ConfigEntry& element) {
   const std::string path = join_path("variations", element.key);
   if (element.value.kind != Kind::map) {
-    throw ConfigError("{}: {}: expected a map with a name and overrides, got {}", element.where,
-                      path, describe(element.value));
+    throw printable_error("{}: {}: expected a map with a name and overrides, got {}", element.where,
+                          path, describe(element.value));
   }
   const ConfigEntry* name = element.value.find("name");
-  if (name == nullptr) throw ConfigError("{}: {}.name: missing", element.where, path);
+  if (name == nullptr) throw printable_error("{}: {}.name: missing", element.where, path);
   require_folder_name(name->value, join_path(path, "name"));
   ConfigNode overrides = element.value;
   std::erase_if(overrides.entries, [](const ConfigEntry& entry) { return entry.key == "name"; });
@@ -405,11 +406,11 @@ void read_config(const ConfigDocument& document, Schema& schema) {
 std::vector<ConfigVariation> expand_variations(const ConfigDocument& comparison) {
   const ConfigEntry* list = comparison.root().find("variations");
   if (list == nullptr) {
-    throw ConfigError("{}: variations: missing; a comparison lists its variations",
-                      comparison.root().where);
+    throw printable_error("{}: variations: missing; a comparison lists its variations",
+                          comparison.root().where);
   }
   if (list->value.kind != Kind::list || list->value.entries.empty()) {
-    throw ConfigError("{}: variations: expected a list of named variations", list->value.where);
+    throw printable_error("{}: variations: expected a list of named variations", list->value.where);
   }
   const ConfigDocument base = base_of(comparison);
   std::vector<ConfigVariation> variations;
@@ -417,8 +418,8 @@ std::vector<ConfigVariation> expand_variations(const ConfigDocument& comparison)
     ConfigVariation variation = expand(base, element);
     for (const ConfigVariation& other : variations) {
       if (other.name != variation.name) continue;
-      throw ConfigError("{}: variations.{}.name: '{}' is given twice",
-                        element.value.find("name")->value.where, element.key, variation.name);
+      throw printable_error("{}: variations.{}.name: '{}' is given twice",
+                            element.value.find("name")->value.where, element.key, variation.name);
     }
     variations.push_back(std::move(variation));
   }

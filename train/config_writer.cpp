@@ -39,16 +39,21 @@ bool is_plain(const std::string& text) {
   return starts_as_word && !is_reserved(text);
 }
 
+// The control characters of ASCII, and those from U+0080 to U+009F, are written by their code.
 std::string quote(const std::string& text) {
   std::string quoted = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      quoted += {'\\', c};
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    if (text[i] == '"' || text[i] == '\\') {
+      quoted += {'\\', text[i]};
     } else if (byte < 0x20 || byte == 0x7f) {
       quoted += fmt::format("\\x{:02x}", byte);
+    } else if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {
+      quoted += fmt::format("\\x{:02x}", next);
+      ++i;
     } else {
-      quoted += c;
+      quoted += text[i];
     }
   }
   return quoted + '"';

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/printable.h"
+
 namespace mobius {
 
 namespace {
@@ -20,7 +22,7 @@ int terminal_width(std::FILE* out) {
 
 std::string numbers(const ProgressState& state) {
   return fmt::format("{}/{}  loss {:.4f}  accuracy {:.1f}%  {} tokens/s  {} left", state.step,
-                     state.max_steps, state.loss, 100 * state.accuracy,
+                     state.max_steps, printable(state.loss), 100 * state.accuracy,
                      format_count(state.tokens_per_s), format_duration(state.seconds_left));
 }
 
@@ -69,7 +71,7 @@ void Progress::clear_bar() {
 void Progress::say(const std::string& line) {
   const std::string bar = bar_;
   clear_bar();
-  fmt::print(out_, "{}\n{}", line, bar);
+  fmt::print(out_, "{}\n{}", printable(line), bar);
   std::fflush(out_);
   bar_ = bar;
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/ops.h"
+#include "train/printable.h"
 
 namespace mobius {
 
@@ -27,12 +28,12 @@ Batch part_of(const Batch& batch, std::int64_t begin, std::int64_t end) {
 [[noreturn]] void throw_loss_diverged(const LanguageModel& model, double loss, std::int64_t step) {
   for (const auto& [name, value] : model.parameters()) {
     if (is_finite(value.data())) continue;
-    throw TrainingDiverged("step {}: the loss is {}, and parameter '{}' is not finite", step, loss,
-                           name);
+    throw TrainingDiverged("step {}: the loss is {}, and parameter '{}' is not finite", step,
+                           printable(loss), name);
   }
   throw TrainingDiverged(
       "step {}: the loss is {}, though every parameter is finite: the activations overflow", step,
-      loss);
+      printable(loss));
 }
 
 }  // namespace
@@ -80,7 +81,7 @@ double finite_gradient_norm(const std::vector<TrainedParameter>& parameters, std
     if (!parameter.value.grad().defined() || is_finite(parameter.value.grad())) continue;
     throw TrainingDiverged("step {}: the gradient of '{}' is not finite", step, parameter.name);
   }
-  throw TrainingDiverged("step {}: the gradient norm is {}", step, norm);
+  throw TrainingDiverged("step {}: the gradient norm is {}", step, printable(norm));
 }
 
 std::optional<double> share_beyond_resolution(const LanguageModel& model) {

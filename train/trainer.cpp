@@ -7,6 +7,7 @@
 #include "core/backend.h"
 #include "core/parallel.h"
 #include "data/loader.h"
+#include "train/printable.h"
 
 namespace mobius {
 
@@ -261,7 +262,8 @@ void Trainer::log_test() {
                    .groups = named_groups(),
                    .attention = std::move(attention)});
   progress_.say(fmt::format("step {}/{}  test loss {:.4f}  test accuracy {:.2f}%", step_,
-                            config_.train.max_steps, total.loss(), 100 * total.accuracy()));
+                            config_.train.max_steps, printable(total.loss()),
+                            100 * total.accuracy()));
   note_test_score(total);
 }
 

@@ -56,6 +56,36 @@ TEST_F(CommandTest, WrongCommandLines) {
   }
 }
 
+TEST_F(CommandTest, MisspeltCommandsAndOptions) {
+  expect_error(mobius({"evall", "x.h5"}), 2, "unknown command 'evall'; did you mean 'eval'?");
+  expect_error(mobius({"help"}), 2, "unknown command 'help'; known: train, eval, inspect, config");
+  expect_error(mobius({"config", "shwo", config_}), 2,
+               "unknown command 'shwo'; did you mean 'show'?");
+  expect_error(mobius({"eval", "--jsno", "x"}), 2,
+               "unknown option '--jsno'; did you mean '--json'");
+  expect_error(train({"--rsume=auto"}), 2, "unknown option '--rsume'; did you mean '--resume'?");
+  expect_error(mobius({"--verison"}), 2, "unknown option '--verison'; did you mean '--version'?");
+  EXPECT_EQ(mobius({"evall", "--help"}).exit_code, 0);
+}
+
+TEST_F(CommandTest, ErrorsCannotSteerTheTerminal) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"\x1b[2J"},
+                                                    {"eval", "a", "\x1b[2J"},
+                                                    {"eval", "\x1b[2J.h5"},
+                                                    {"train", config_, "model.\x1b[2J=1"},
+                                                    {"train", "\x1b[2J.yaml"}}) {
+    const Outcome outcome = mobius(arguments);
+    EXPECT_NE(outcome.exit_code, 0);
+    EXPECT_THAT(outcome.err, AllOf(StartsWith("mobius: error: "), HasSubstr("\\x1b[2J")));
+    EXPECT_EQ(outcome.err.find('\x1b'), std::string::npos) << outcome.err;
+  }
+}
+
+TEST_F(CommandTest, ACheckpointIsNoConfiguration) {
+  ASSERT_EQ(train().exit_code, 0);
+  expect_error(mobius({"config", "show", checkpoint()}), 2, "is not a text file: byte 0x");
+}
+
 TEST_F(CommandTest, MissingFiles) {
   expect_error(mobius({"train", folder_ / "absent.yaml"}), 2, "absent.yaml");
   expect_error(mobius({"eval", folder_ / "absent.h5"}), 1, "absent.h5: no such file");

@@ -91,6 +91,38 @@ TEST(ConfigDocument, RefusesMalformedYaml) {
   for (const auto& [text, message] : table) EXPECT_EQ(refusal_of_text(text), message) << text;
 }
 
+TEST(ConfigDocument, RefusesFilesThatAreNoText) {
+  using std::string_literals::operator""s;
+  const std::filesystem::path file =
+      std::filesystem::path(testing::TempDir()) / "mobius_config_document.yaml";
+  const auto refusal_of_file = [&](const std::string& content) {
+    std::ofstream(file, std::ios::binary) << content;
+    return error_of<ConfigError>([&] { ConfigDocument::from_file(file); });
+  };
+  const auto message = [&](const std::string& where) {
+    return file.string() + ": is not a text file: byte " + where + "; expected YAML in UTF-8";
+  };
+  EXPECT_EQ(refusal_of_file("\t\x89HDF\r\n\x1a\n"), message("0x89 in line 1"));
+  EXPECT_EQ(refusal_of_file("a: 1\n\0\0"s), message("0x00 in line 2"));
+  EXPECT_EQ(refusal_of_file("a: caf\xe9\n"), message("0xe9 in line 1"));
+  EXPECT_EQ(refusal_of_file("a: \x1b[31m\n"), message("0x1b in line 1"));
+  EXPECT_EQ(refusal_of_file("\ufeffa: caf\u00e9\r\n"), "no error");
+  std::filesystem::remove(file);
+}
+
+// A message stays whole and on its line, whatever it repeats.
+TEST(ConfigDocument, ShowsControlCharactersByName) {
+  EXPECT_EQ(refusal_of_text(R"("a\0b": 1)"),
+            "f.yaml:1:1: the character NUL, which no key or value has");
+  EXPECT_EQ(refusal_of_text(R"(a: "b\0")"),
+            "f.yaml:1:4: the character NUL, which no key or value has");
+  EXPECT_EQ(refusal_of_text(R"({"a\nb\e[1m": 1, "a\nb\e[1m": 2})"),
+            "f.yaml:1:18: a\\nb\\x1b[1m: given twice, first at f.yaml:1:2");
+  ConfigDocument document = parse("a: 1\n");
+  EXPECT_EQ(error_of<ConfigError>([&] { document.override_with("a\x1b\n"); }),
+            "override a\\x1b\\n: expected key.path=value");
+}
+
 TEST(ConfigDocument, RefusesTabsInTheIndentation) {
   const std::string problem = "a tab in the indentation; YAML wants spaces";
   EXPECT_EQ(refusal_of_text("a:\n\tb: 1\n"), "f.yaml:2:1: " + problem);

@@ -98,6 +98,21 @@ TEST_F(ConfigTest, BlamesTheKeyThatWasSet) {
       "got 6 / 2 = 3");
 }
 
+TEST_F(ConfigTest, RepeatsWhatWasWrittenWithoutControlCharacters) {
+  EXPECT_THAT(
+      error_with({R"(attention.kind="\e]0;x\asoftmax")"}),
+      AllOf(HasSubstr("unknown name '\\x1b]0;x\\x07softmax'"), testing::Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(error_with({R"(model={"d_mo\ndel": 3})"}),
+              HasSubstr("model.d_mo\\ndel: unknown key; did you mean 'model.d_model'?"));
+  EXPECT_THAT(error_with({R"(model.mlp="\x9f")"}), HasSubstr("unknown choice '\\xc2\\x9f'"));
+}
+
+TEST_F(ConfigTest, LimitsTheThreads) {
+  EXPECT_EQ(error_with({"train.threads=1024"}), "no error");
+  EXPECT_EQ(error_with({"train.threads=100000"}),
+            "override train.threads=100000: train.threads: must be in [0, 1024], got 100000");
+}
+
 // What the attention cannot do with the model around it shows before anything is built.
 TEST_F(ConfigTest, RefusesAttentionThatDoesNotGoWithTheModel) {
   const auto refusal_of = [&](const std::string& kind, const std::string& model) {

@@ -112,9 +112,10 @@ TEST(ConfigWriter, WhatItWritesReadsBackToTheIdenticalValues) {
   run.max_steps = std::numeric_limits<std::int64_t>::max();
   run.save_at = {1, 9007199254740993};
   run.precision = Precision::f64;
-  run.note = "tab\t, newline\n, quote \" \\ ' # : - {} \x01 \x7f \xc3\xa9";
+  run.note = "tab\t, newline\n, quote \" \\ ' # : - {} \x01 \x7f \u009b \xc3\xa9";
   run.tags = {"", "no", "~", "null", "- x", "1_000", "0x1", "@a", "*b", "&c", "%d", " pad ", "a#b"};
   const std::string yaml = to_yaml(*describe(run));
+  EXPECT_EQ(yaml.find("\u009b"), std::string::npos);
   RunOptions again = read_back(yaml);
   EXPECT_EQ(to_yaml(*describe(again)), yaml);
   EXPECT_EQ(again.note, run.note);

@@ -38,6 +38,13 @@ TEST(ProgressBar, FitsItsWidth) {
   EXPECT_LT(progress_bar(kHalf, 40).size(), 40u);
 }
 
+TEST(ProgressBar, ShowsNanWithoutASign) {
+  ProgressState state = kHalf;
+  state.loss = -std::nan("");
+  const std::string bar = progress_bar(state, 100);
+  EXPECT_NE(bar.find("loss nan"), std::string::npos) << bar;
+}
+
 TEST(Progress, PrintsPlainLinesWhereThereIsNoTerminal) {
   const TemporaryFolder folder;
   std::FILE* file = std::fopen((folder / "log").c_str(), "w");
@@ -45,11 +52,12 @@ TEST(Progress, PrintsPlainLinesWhereThereIsNoTerminal) {
     Progress progress(file);
     progress.show(kHalf, true);
     progress.show(kHalf, false);
-    progress.say("saved");
+    progress.say("saved in a\x1b[2J");
   }
   std::fclose(file);
-  EXPECT_EQ(read_text(folder / "log"),
-            "step 50/100  loss 1.2500  accuracy 50.0%  2k tokens/s  1:05 left\nsaved\n");
+  EXPECT_EQ(
+      read_text(folder / "log"),
+      "step 50/100  loss 1.2500  accuracy 50.0%  2k tokens/s  1:05 left\nsaved in a\\x1b[2J\n");
 }
 
 }  // namespace

@@ -247,10 +247,10 @@ TEST(Diverged, NamesTheStepAndTheParameter) {
   const auto model = make_model(DType::f64);
   const auto parameters = trained_parameters(*model);
   Tensor data = parameters[3].value.data();
-  data.fill(std::numeric_limits<double>::quiet_NaN());
+  data.fill(-std::numeric_limits<double>::quiet_NaN());
   const std::string error =
       error_of([&] { accumulate_gradients(*model, uneven_batch(), 1, 1, 17); });
-  EXPECT_NE(error.find("step 17"), std::string::npos) << error;
+  EXPECT_NE(error.find("step 17: the loss is nan,"), std::string::npos) << error;
   EXPECT_NE(error.find("'" + parameters[3].name + "'"), std::string::npos) << error;
 }
 

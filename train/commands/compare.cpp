@@ -11,6 +11,7 @@
 
 #include "train/commands/commands.h"
 #include "train/config_reader.h"
+#include "train/printable.h"
 #include "train/trainer.h"
 
 namespace mobius {
@@ -100,7 +101,7 @@ Table to_table(const std::vector<Result>& results) {
     const Score score = summary.test.value_or(Score{});
     const bool diverged = summary.status == RunStatus::diverged;
     table.push_back({name, diverged ? "diverged" : fmt::format("{:.4f}", score.accuracy()),
-                     diverged ? "" : fmt::format("{:.4f}", score.loss()),
+                     diverged ? "" : fmt::format("{:.4f}", printable(score.loss())),
                      std::to_string(summary.step),
                      summary.steps_to_99 ? std::to_string(*summary.steps_to_99) : "",
                      fmt::format("{:.2f}", summary.step_ms), std::to_string(summary.parameters)});
@@ -176,7 +177,7 @@ ExitCode compare(const CompareArguments& arguments, const Registries& known) {
   const fs::path csv =
       fs::path(contenders.front().config->output.dir).parent_path() / "comparison.csv";
   write_whole_file(csv, to_csv(table));
-  fmt::print("\n{}\nwritten to {}\n", to_text(table), csv.string());
+  fmt::print("\n{}\nwritten to {}\n", to_text(table), printable(csv.string()));
   const bool any_diverged = std::any_of(results.begin(), results.end(), [](const Result& result) {
     return result.summary.status == RunStatus::diverged;
   });

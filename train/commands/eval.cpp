@@ -11,6 +11,7 @@
 #include "train/commands/commands.h"
 #include "train/experiment.h"
 #include "train/metrics.h"
+#include "train/printable.h"
 #include "train/step.h"
 
 namespace mobius {
@@ -28,10 +29,10 @@ using NamedScores = std::vector<std::pair<std::string, Score>>;
 void print_scores(std::int64_t step, const Evaluation& evaluation, const NamedScores& groups) {
   const Score& total = evaluation.total;
   fmt::print("step {}\ntest loss {:.6f}, test accuracy {:.2f}% of {} positions\n", step,
-             total.loss(), 100 * total.accuracy(), total.n_scored);
+             printable(total.loss()), 100 * total.accuracy(), total.n_scored);
   if (groups.size() > 1) {
     for (const auto& [name, score] : groups) {
-      fmt::print("  {}: loss {:.6f}, accuracy {:.2f}%\n", name, score.loss(),
+      fmt::print("  {}: loss {:.6f}, accuracy {:.2f}%\n", name, printable(score.loss()),
                  100 * score.accuracy());
     }
   }

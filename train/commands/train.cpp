@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "train/commands/commands.h"
+#include "train/printable.h"
 #include "train/trainer.h"
 
 namespace mobius {
@@ -46,14 +47,14 @@ const char* words_for(RunStatus status) {
 void print_summary(const RunSummary& summary, const std::string& folder) {
   fmt::print("step {}: {}\n", summary.step, words_for(summary.status));
   if (summary.test) {
-    fmt::print("test loss {:.4f}, test accuracy {:.2f}%", summary.test->loss(),
+    fmt::print("test loss {:.4f}, test accuracy {:.2f}%", printable(summary.test->loss()),
                100 * summary.test->accuracy());
     if (summary.loss_floor)
       fmt::print(" (no model can get below a loss of {:.4f})", *summary.loss_floor);
     fmt::print("\n");
   }
   fmt::print("{:.1f} ms a step, {} tokens/s; see {}\n", summary.step_ms,
-             format_count(summary.tokens_per_s), folder);
+             format_count(summary.tokens_per_s), printable(folder));
 }
 
 ExitCode train(const TrainArguments& arguments, const Registries& known) {
