@@ -50,31 +50,27 @@ void gaussian_rows(const RowsOf<T>& x, const Rotations<T>* rotations, T least_si
   }
 }
 
-/// The gradient of one row from that of its point; null is 0.
-template <class T>
-void gaussian_backward_row(const T* row, const T* grad_point, const Rotations<T>* inverse,
-                           std::int64_t position, std::int64_t d, T* grad) {
-  if (!grad_point) {
+/// The gradient of one row from that of its point (null: 0), to which `radial` times the point is
+/// added when kRadial. The point's mean is R mu: rotated back, it is mu.
+template <bool kRadial, class T>
+void gaussian_backward_row(const T* row, const T* point, const T* grad_point, T radial,
+                           const Rotations<T>* inverse, std::int64_t position, std::int64_t d,
+                           T* grad) {
+  if (grad_point) {
+    rotate_or_copy(grad_point, inverse, position, d, grad);
+    std::copy_n(grad_point + d, d, grad + d);
+  } else {
     std::fill(grad, grad + 2 * d, T{0});
-    return;
   }
-  rotate_or_copy(grad_point, inverse, position, d, grad);
   for_vectors<T>(d, [&](auto lanes, auto memory, std::int64_t j) HWY_ATTR {
+    auto grad_sigma = memory.load(grad + d + j);
+    if constexpr (kRadial) {
+      const auto pull = hn::Set(lanes, radial);
+      memory.store(hn::MulAdd(pull, memory.load(row + j), memory.load(grad + j)), grad + j);
+      grad_sigma = hn::MulAdd(pull, memory.load(point + d + j), grad_sigma);
+    }
     const auto slope = logistic(lanes, memory.load(row + d + j)).value;
-    memory.store(hn::Mul(memory.load(grad_point + d + j), slope), grad + d + j);
-  });
-}
-
-/// Adds `pull` times the gradient of half the squared length of the row's point. The point is R mu:
-/// the rotation back leaves mu.
-template <class T>
-void add_radial_gradient(const T* row, const T* point, T pull, std::int64_t d, T* grad) {
-  for_vectors<T>(d, [&](auto lanes, auto memory, std::int64_t j) HWY_ATTR {
-    const auto by = hn::Set(lanes, pull);
-    memory.store(hn::MulAdd(by, memory.load(row + j), memory.load(grad + j)), grad + j);
-    const auto slope = logistic(lanes, memory.load(row + d + j)).value;
-    const auto grad_sigma = hn::Mul(by, memory.load(point + d + j));
-    memory.store(hn::MulAdd(grad_sigma, slope, memory.load(grad + d + j)), grad + d + j);
+    memory.store(hn::Mul(grad_sigma, slope), grad + d + j);
   });
 }
 
@@ -112,12 +108,17 @@ void gaussian_points_gradient(const Tensor& x, const GaussianPoints& how, const 
         grad_squared_length.defined() ? grad_squared_length.data<T>() : nullptr;
     const auto rows_to = [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
+        const T* const point = points.data<T>() + r * width;
+        const T* const grad_point = from_points ? from_points + r * width : nullptr;
+        const Rotations<T>* const back = rotates ? &inverse : nullptr;
         T* const grad = grad_x.data<T>() + r * width;
-        gaussian_backward_row(rows.row(r), from_points ? from_points + r * width : nullptr,
-                              rotates ? &inverse : nullptr, r % rows.rows_each, width / 2, grad);
+        const std::int64_t position = r % rows.rows_each;
         if (from_length) {
-          add_radial_gradient(rows.row(r), points.data<T>() + r * width, 2 * from_length[r],
-                              width / 2, grad);
+          gaussian_backward_row<true>(rows.row(r), point, grad_point, 2 * from_length[r], back,
+                                      position, width / 2, grad);
+        } else {
+          gaussian_backward_row<false>(rows.row(r), point, grad_point, T{0}, back, position,
+                                       width / 2, grad);
         }
       }
     };

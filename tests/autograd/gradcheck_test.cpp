@@ -62,14 +62,6 @@ std::vector<Case> elementwise_cases() {
          return dropout(in[0], 0.4, {1, 2});
        },
        {a}},
-      {"polar_length", [](const Inputs& in) { return polar(in[0]).length; }, {a}},
-      {"polar_direction", [](const Inputs& in) { return polar(in[0]).direction; }, {a}},
-      {"polar",
-       [](const Inputs& in) {
-         const auto [direction, length] = polar(in[0]);
-         return direction / affine(length, 1, 0.5);
-       },
-       {a}},
       {"log_hyp2f1",
        [](const Inputs& in) { return log_hyp2f1(2.5, 2.0, 1.5, in[0]); },
        {uniform({7}, 0.05, 0.9)}},
@@ -93,6 +85,7 @@ std::vector<Case> elementwise_cases() {
       unary_case("gelu", {UnaryOp::gelu}, signed_x),
       unary_case("gelu_tanh", {UnaryOp::gelu_tanh}, signed_x),
       unary_case("elu", {UnaryOp::elu}, signed_x),
+      unary_case("elu_plus_one", {UnaryOp::elu_plus_one}, signed_x),
       unary_case("clamp", {UnaryOp::clamp, -0.5, 0.7}, signed_x),
       unary_case("clamp_one_side", {UnaryOp::clamp, -inf, 0.7}, signed_x),
   };
@@ -186,6 +179,35 @@ std::vector<Case> product_cases() {
   };
 }
 
+std::vector<Case> point_cases() {
+  const Tensor x = randn({2, 3, 5}, 41), heads = randn({2, 3, 2, 8}, 42);
+  const auto gaussians = [](double rope_base) {
+    return [=](const Inputs& in) {
+      const auto [points, squared_length] = gaussian_points(
+          transpose(in[0], 1, 2), {.rope_base = rope_base, .offset = 3, .least_sigma = 0.1});
+      return points * squared_length;
+    };
+  };
+  return {
+      {"polar_length", [](const Inputs& in) { return polar(in[0]).length; }, {x}},
+      {"polar_direction", [](const Inputs& in) { return polar(in[0]).direction; }, {x}},
+      {"polar",
+       [](const Inputs& in) {
+         const auto [direction, length] = polar(transpose(in[0], 1, 2));
+         return direction / affine(length, 1, 0.5);
+       },
+       {heads}},
+      {"gaussian_points", gaussians(0), {heads}},
+      {"gaussian_points_rotated", gaussians(100), {heads}},
+      {"gaussian_points_alone",
+       [](const Inputs& in) { return square(gaussian_points(in[0], {}).points); },
+       {heads}},
+      {"gaussian_squared_length",
+       [](const Inputs& in) { return gaussian_points(in[0], {}).squared_length; },
+       {heads}},
+  };
+}
+
 std::vector<Case> model_cases() {
   const Tensor x = randn({2, 3, 6}, 31), scores = randn({2, 3, 5}, 32);
   const Tensor weight = randn({6}, 33, 1), bias = randn({6}, 34);
@@ -226,7 +248,8 @@ std::vector<Case> model_cases() {
 
 std::vector<Case> all_cases() {
   std::vector<Case> all;
-  for (auto group : {elementwise_cases, reduction_and_shape_cases, product_cases, model_cases}) {
+  for (auto group :
+       {elementwise_cases, reduction_and_shape_cases, product_cases, point_cases, model_cases}) {
     for (Case& one : group()) all.push_back(std::move(one));
   }
   return all;
