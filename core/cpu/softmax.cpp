@@ -21,15 +21,6 @@ HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
-template <class T>
-T dot(const T* a, const T* b, std::int64_t n) {
-  auto sum = hn::Zero(hn::ScalableTag<T>());
-  for_vectors<T>(n, [&](auto, auto memory, std::int64_t j) HWY_ATTR {
-    sum = hn::MulAdd(memory.load(a + j), memory.load(b + j), sum);
-  });
-  return hn::GetLane(hn::SumOfLanes(hn::ScalableTag<T>(), sum));
-}
-
 // Which of the bytes are not 0, as a mask of f32 or f64 lanes.
 template <class D>
 HWY_INLINE hn::Mask<D> nonzero_bytes(D d, const std::uint8_t* bytes) {
@@ -79,7 +70,7 @@ void softmax_row(const T* scores, T scale, const KeyMask& keys, std::int64_t n_k
 
 template <class T>
 void softmax_backward_row(const T* weights, const T* grad, std::int64_t n, T scale, T* out) {
-  const T mean = dot(weights, grad, n);
+  const T mean = dot_rows(weights, grad, n);
   for_vectors<T>(n, [&](auto d, auto memory, std::int64_t j) HWY_ATTR {
     const auto centred = hn::Sub(memory.load(grad + j), hn::Set(d, mean));
     const auto scaled = hn::Mul(hn::Set(d, scale), memory.load(weights + j));
