@@ -192,9 +192,9 @@ def attention_runs(args):
     """The contenders of every length, the shortest first."""
     for n in args.lengths:
         sizes = options_of({**ATTENTION_SIZES, "seq-len": n})
-        ours = [[*sizes, "--kernel", kernel] for kernel in KERNELS]
-        peers = [[*sizes, "--kernel", "softmax"]]
-        for kernel in EXPLICIT:
+        ours = [[*sizes, "--kernel", kernel] for kernel in args.kernels]
+        peers = [[*sizes, "--kernel", "softmax"]] if "softmax" in args.kernels else []
+        for kernel in filter(EXPLICIT.__contains__, args.kernels):
             peers += [[*sizes, "--kernel", kernel], [*sizes, "--kernel", kernel, "--compile"]]
         yield from contenders(args.build, "attention", ours, peers)
 
@@ -259,6 +259,8 @@ def main():
         step.add_argument(f"--{key}", type=int, default=value)
     attention = parser.add_argument_group("attention")
     attention.add_argument("--lengths", type=int, nargs="+", default=[256, 1024, 4096], help="of the sequences")
+    attention.add_argument("--kernels", nargs="+", default=KERNELS, choices=KERNELS, metavar="KIND",
+                           help=f"of {', '.join(KERNELS)}; all unless given")
     args = parser.parse_args()
     parts = [part for part in ("suites", "step", "attention") if args.only in (None, part)]
     good, results = True, {}
