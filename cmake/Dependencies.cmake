@@ -1,5 +1,5 @@
 list(APPEND CMAKE_MODULE_PATH ${PROJECT_SOURCE_DIR}/cmake)
-# What scripts/install_deps.sh installs on Debian 12. Only core and train link most of it, privately.
+# What scripts/install_deps.sh installs on Debian 12. Each library links what it needs, privately.
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
 find_package(OneDNN 2.6 REQUIRED)
@@ -9,6 +9,7 @@ find_package(yaml-cpp 0.7 CONFIG REQUIRED)
 find_package(nlohmann_json 3.10 CONFIG REQUIRED)
 find_package(CLI11 2.1 CONFIG REQUIRED)
 find_package(HDF5 1.10 REQUIRED COMPONENTS C)
+find_package(SentencePiece REQUIRED)
 if(MOBIUS_BUILD_TESTS)
   find_package(GTest 1.12 CONFIG REQUIRED)
 endif()

@@ -22,6 +22,7 @@
 namespace mobius {
 
 class Schema;
+class Tokenizer;
 
 /// Sequences of one length, in host memory. Labels are aligned with inputs: labels[b, t] is what a
 /// model that has read inputs[b, 0..t] should say, so nothing downstream shifts them again.
@@ -62,6 +63,9 @@ class Task {
   virtual std::int64_t test_size() const = 0;
   /// Mean loss (nats per labelled position) that no model can beat on average, where it is not 0.
   virtual std::optional<double> loss_floor() const { return std::nullopt; }
+  /// What makes text of the tokens; null where they stand for none. A checkpoint of a run on this
+  /// task carries its model.
+  virtual const Tokenizer* tokenizer() const { return nullptr; }
 
   /// The group that training step `step` draws from. A whole step has one group, so batches stay
   /// rectangular though groups differ in sequence length.

@@ -7,6 +7,7 @@ set -euo pipefail
 packages=(
   g++ make cmake ninja-build
   libdnnl-dev libhwy-dev libfmt-dev libyaml-cpp-dev libhdf5-dev nlohmann-json3-dev libcli11-dev
+  libsentencepiece-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-numpy python3-h5py # a test reads a checkpoint from Python
 )
