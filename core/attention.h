@@ -14,6 +14,10 @@
 
 namespace mobius {
 
+namespace pieces {
+#include "core/attention_pieces.inc"
+}
+
 /// Which keys a query sees. Query i stands at position p = i + (Nk - Nq).
 struct AttentionMask {
   bool causal = false;        // only j <= p
@@ -24,9 +28,7 @@ struct AttentionMask {
 
   /// What window, stride and n_global say of a query at position p and key j.
   bool pattern_sees(std::int64_t p, std::int64_t j) const {
-    const std::int64_t distance = p - j;
-    return window == 0 || (distance < window && -distance < window) ||
-           (stride > 0 && distance % stride == 0) || j < n_global;
+    return pieces::pattern_sees(p, j, window, stride, n_global);
   }
 };
 

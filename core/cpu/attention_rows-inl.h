@@ -209,12 +209,12 @@ RowGrads<T> softmax_backward_row(const Score& score, const TileKeys& keys, std::
       [&](std::int64_t j, auto seen) HWY_ATTR {
         const auto product = hn::LoadU(d, row + j);
         const auto w = or_zero(seen, hn::Exp(d, hn::Sub(score.logit(product, j), shift)));
-        const auto grad_logit = hn::Mul(w, hn::Sub(hn::LoadU(d, grad_w + j), centre));
+        const auto grad_logit = softmax_gradient(w, hn::LoadU(d, grad_w + j), centre);
         hn::StoreU(w, d, row + j);
         if constexpr (std::is_same_v<Score, ConformalScore<T>>) {
           // logit = -s log(1 - t u): its derivatives share the factor s / a.
-          const auto common =
-              hn::Div(hn::Mul(grad_logit, hn::Set(d, score.exponent)), score.distance(product));
+          const auto inverse = hn::Div(hn::Set(d, T{1}), score.distance(product));
+          const auto common = conformal_gradient(grad_logit, hn::Set(d, score.exponent), inverse);
           hn::StoreU(hn::Mul(common, hn::Set(d, score.sharpness)), d, grad_w + j);
           grad_t = hn::MulAdd(common, product, grad_t);
         } else {
@@ -245,7 +245,7 @@ RowGrads<T> weights_backward_row(const ConformalScore<T>& score, const TileKeys&
         const auto w = or_zero(seen, hn::Min(uncapped, cap));
         const auto passes = hn::IfThenElseZero(hn::Le(uncapped, cap), w);
         const auto grad_log = hn::Mul(passes, hn::LoadU(d, grad_w + j));
-        const auto common = hn::Mul(hn::Mul(grad_log, s), inverse);
+        const auto common = conformal_gradient(grad_log, s, inverse);
         hn::StoreU(w, d, row + j);
         hn::StoreU(hn::Mul(common, t), d, grad_w + j);
         grad_t = hn::MulAdd(common, product, grad_t);
