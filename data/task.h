@@ -23,6 +23,7 @@ namespace mobius {
 
 class Schema;
 class Tokenizer;
+struct TokenizerModel;
 
 /// Sequences of one length, in host memory. Labels are aligned with inputs: labels[b, t] is what a
 /// model that has read inputs[b, 0..t] should say, so nothing downstream shifts them again.
@@ -63,6 +64,11 @@ class Task {
   virtual std::int64_t test_size() const = 0;
   /// Mean loss (nats per labelled position) that no model can beat on average, where it is not 0.
   virtual std::optional<double> loss_floor() const { return std::nullopt; }
+  /// Whether the sequences are text: then the loss is told as perplexity, too.
+  virtual bool is_language() const { return false; }
+  /// Bytes of text that a token of the test sequences stands for, on average: what makes losses
+  /// comparable between tokenisers, as bits per byte.
+  virtual std::optional<double> bytes_per_token() const { return std::nullopt; }
   /// What makes text of the tokens; null where they stand for none. A checkpoint of a run on this
   /// task carries its model.
   virtual const Tokenizer* tokenizer() const { return nullptr; }
@@ -96,8 +102,15 @@ class TaskOptions {
  public:
   virtual ~TaskOptions() = default;
   virtual void describe(Schema& schema) = 0;
+  /// Throws the ConfigError that build() would for settings that do not fit together, but need not
+  /// do what takes long or depends on files.
+  virtual void check(std::uint64_t seed) const { build(seed); }
   /// Throws ConfigError when the settings do not fit together.
   virtual std::unique_ptr<Task> build(std::uint64_t seed) const = 0;
+  /// The same, of a run whose checkpoint holds the tokeniser, which is then not made again.
+  virtual std::unique_ptr<Task> rebuild(std::uint64_t seed, const TokenizerModel&) const {
+    return build(seed);
+  }
 };
 
 }  // namespace mobius

@@ -1,5 +1,6 @@
 #include "data/tasks.h"
 
+#include "data/lm.h"
 #include "data/mqar.h"
 #include "data/recall.h"
 
@@ -9,6 +10,7 @@ Registry<TaskOptions> builtin_tasks() {
   Registry<TaskOptions> tasks;
   tasks.add<MqarOptions>("mqar", "multi-query associative recall: say the value paired with a key");
   tasks.add<RecallOptions>("recall", "repeat a random sequence of tokens");
+  tasks.add<LmOptions>("lm", "language modelling: say the next token of a text");
   return tasks;
 }
 

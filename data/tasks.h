@@ -6,7 +6,7 @@
 
 namespace mobius {
 
-/// "mqar" and "recall". A program adds its own to the registry it passes on.
+/// "mqar", "recall" and "lm". A program adds its own to the registry it passes on.
 Registry<TaskOptions> builtin_tasks();
 
 }  // namespace mobius

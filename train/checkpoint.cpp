@@ -327,6 +327,26 @@ void read_tensor(hid_t group, Tensor target, const std::string& name) {
   target.bump_version();
 }
 
+// ---- the tokeniser
+
+constexpr const char* tokenizer_name = "tokenizer";
+
+void write_tokenizer(hid_t file, const TokenizerModel& model) {
+  const std::vector<std::uint8_t> bytes(model.bytes.begin(), model.bytes.end());
+  write_tensor(file, {tokenizer_name, Tensor::from(bytes, {std::ssize(bytes)})});
+  write_text(open_set(file, tokenizer_name), "kind", model.kind);
+}
+
+std::optional<TokenizerModel> read_tokenizer(hid_t file) {
+  if (check(H5Lexists(file, tokenizer_name, H5P_DEFAULT), "read the tokenizer") == 0)
+    return std::nullopt;
+  const Tensor bytes = Tensor::empty(describe_set(file, tokenizer_name).shape, DType::u8);
+  read_tensor(file, bytes, tokenizer_name);
+  const std::vector<std::uint8_t> values = bytes.to_vector<std::uint8_t>();
+  return TokenizerModel{read_text(open_set(file, tokenizer_name), "kind"),
+                        {values.begin(), values.end()}};
+}
+
 // ---- does a file fit?
 
 std::string enumerate(const std::vector<std::string>& names) {
@@ -408,6 +428,7 @@ void write_content(hid_t file, const CheckpointHeader& header, const CheckpointT
   write_tensors(file, "parameters", tensors.parameters);
   write_tensors(file, "buffers", tensors.buffers);
   write_optimizer(file, tensors.optimizer);
+  if (header.tokenizer) write_tokenizer(file, *header.tokenizer);
 }
 
 std::size_t total_bytes(const CheckpointTensors& tensors) {
@@ -453,6 +474,7 @@ CheckpointHeader read_checkpoint_header(const fs::path& path) {
     header.config = read_text(file, "config");
     header.optimizer_steps = read_number<std::int64_t>(file, "optimizer_steps");
     header.progress = read_progress(file);
+    header.tokenizer = read_tokenizer(file);
     return header;
   });
 }

@@ -11,6 +11,7 @@
 //   /parameters/NAME  one data set a parameter, by dotted path
 //   /buffers/NAME
 //   /optimizer/MOMENT/NAME
+//   /tokenizer        the bytes of the TokenizerModel, where the task reads text; attribute: kind
 //
 // Every data set has an attribute `dtype`; bf16 is kept as its 16 bits.
 #pragma once
@@ -22,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "data/tokenizer.h"
 #include "train/optimizer.h"
 
 namespace mobius {
@@ -36,6 +38,7 @@ struct CheckpointHeader {
   std::string config;                      ///< resolved configuration, as YAML
   std::int64_t optimizer_steps = 0;        ///< steps the optimiser's state has seen
   std::map<std::string, double> progress;  ///< by name, for instance "train_seconds"
+  std::optional<TokenizerModel> tokenizer{};
 };
 
 /// Handles to the tensors of a run, to be written or to be filled in place. Names: as the module

@@ -47,7 +47,7 @@ std::map<std::string, std::string> flatten(Config& config) {
 
 // What only shows when sections meet.
 void describe_checks(Schema& schema, const Config& config) {
-  schema.check("task", [&config] { config.task->build(config.train.seed); });
+  schema.check("task", [&config] { config.task->check(config.train.seed); });
   schema.check("attention.kind", [&config] { require_buildable(config.model, *config.attention); });
   schema.check("schedule.warmup_steps", [&config] {
     if (config.schedule.warmup_steps > config.train.max_steps) {

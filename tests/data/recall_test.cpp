@@ -112,7 +112,7 @@ TEST(RecallOptions, RefusesWhatDoesNotFit) {
 
 TEST(BuiltinTasks, BuildByName) {
   const Registry<TaskOptions> tasks = builtin_tasks();
-  EXPECT_THAT(tasks.names(), testing::ElementsAre("mqar", "recall"));
+  EXPECT_THAT(tasks.names(), testing::ElementsAre("mqar", "recall", "lm"));
   EXPECT_EQ(tasks.choose("mqar")->build(1)->vocab_size(), 8192);
   EXPECT_EQ(tasks.choose("recall")->build(1)->max_seq_len(), 127);
   EXPECT_THROW(tasks.choose("mqra"), ConfigError);

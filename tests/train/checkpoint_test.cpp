@@ -26,7 +26,8 @@ CheckpointHeader some_header(std::int64_t step = 7) {
           .seed = 0xfedcba9876543210u,
           .config = "task: {name: \"mqar\"}\n# über\n",
           .optimizer_steps = 5,
-          .progress = {{"train_seconds", 1.5}, {"best_value", 0.25}}};
+          .progress = {{"train_seconds", 1.5}, {"best_value", 0.25}},
+          .tokenizer = TokenizerModel{"char", std::string("\0\n a\xc3\xa9", 6)}};
 }
 
 CheckpointTensors some_tensors(float first = 1) {
@@ -73,11 +74,22 @@ class Checkpoint : public testing::Test {
   }
 };
 
+TEST_F(Checkpoint, ATokenizerCanBeEmptyOrAbsent) {
+  for (const auto& tokenizer :
+       {std::optional<TokenizerModel>(), std::optional(TokenizerModel{"byte", ""})}) {
+    CheckpointHeader header = some_header();
+    header.tokenizer = tokenizer;
+    save_checkpoint(path_, header, some_tensors());
+    EXPECT_EQ(read_checkpoint_header(path_).tokenizer, tokenizer);
+  }
+}
+
 TEST_F(Checkpoint, ReturnsWhatWasSaved) {
   save();
   const CheckpointHeader header = read_checkpoint_header(path_);
   EXPECT_EQ(header.step, 7);
   EXPECT_EQ(header.seed, 0xfedcba9876543210u);
+  EXPECT_EQ(header.tokenizer, some_header().tokenizer);
   EXPECT_EQ(header.config, some_header().config);
   EXPECT_EQ(header.optimizer_steps, 5);
   EXPECT_EQ(header.progress, some_header().progress);

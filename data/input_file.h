@@ -1,0 +1,39 @@
+// A file that is read at any place.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace mobius {
+
+/// Every method is const and may be called from several threads at once.
+class InputFile {
+ public:
+  /// Throws Error where the file cannot be opened or is no regular file.
+  explicit InputFile(const std::filesystem::path& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::string& name() const { return name_; }
+  /// In bytes, when it was opened.
+  std::uint64_t size() const { return size_; }
+  /// Fills `out` with the bytes from `offset` on. Throws Error where they cannot be read, or are no
+  /// longer there because the file has shrunk.
+  void read(std::uint64_t offset, std::span<std::byte> out) const;
+
+ private:
+  std::uint64_t size_now() const;
+
+  const std::string name_;
+  const int descriptor_;
+  std::uint64_t size_ = 0;
+};
+
+/// The whole content. Throws Error as above.
+std::string content_of(const std::filesystem::path& path);
+
+}  // namespace mobius

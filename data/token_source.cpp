@@ -1,0 +1,146 @@
+#include "data/token_source.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "core/error.h"
+#include "data/input_file.h"
+
+namespace mobius {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "token files are read as they are");
+
+class MemoryTokens final : public TokenSource {
+ public:
+  MemoryTokens(std::string name, std::vector<std::int32_t> tokens)
+      : name_(std::move(name)), tokens_(std::move(tokens)) {}
+
+  std::uint64_t size() const override { return tokens_.size(); }
+  void read(std::uint64_t begin, std::span<std::int32_t> out) const override {
+    std::copy_n(tokens_.begin() + static_cast<std::ptrdiff_t>(begin), out.size(), out.begin());
+  }
+  const std::string& name() const override { return name_; }
+
+ private:
+  const std::string name_;
+  const std::vector<std::int32_t> tokens_;
+};
+
+// Where the tokens are in a file, and how wide.
+struct Layout {
+  std::uint64_t begin = 0;  // bytes
+  std::uint64_t width = 2;  // bytes a token
+  std::uint64_t count = 0;
+};
+
+constexpr std::uint64_t header_bytes = 1024;
+
+// The first three numbers of a header; 0 for what the file is too short for.
+std::array<std::uint32_t, 3> first_numbers(const InputFile& file) {
+  std::array<std::uint32_t, 3> numbers{};
+  const auto bytes = std::as_writable_bytes(std::span(numbers));
+  file.read(0, bytes.first(std::min<std::uint64_t>(bytes.size(), file.size())));
+  return numbers;
+}
+
+bool begins_as_llm_c(const InputFile& file) {
+  const std::uint32_t magic = first_numbers(file)[0];
+  return magic >= 20240101 && magic <= 20241231;
+}
+
+Layout raw_layout(const InputFile& file) {
+  if (file.size() % 2 != 0)
+    throw Error("{}: {} bytes are no whole number of 16-bit tokens", file.name(), file.size());
+  return {0, 2, file.size() / 2};
+}
+
+Layout llm_c_layout(const InputFile& file) {
+  const auto [magic, version, count] = first_numbers(file);
+  if (file.size() < header_bytes)
+    throw Error("{}: {} bytes, but the header of a token file takes {}", file.name(), file.size(),
+                header_bytes);
+  if (magic != 20240520 && magic != 20240801)
+    throw Error(
+        "{}: the header begins with {}, expected 20240520 (16-bit tokens) or 20240801 (32-bit)",
+        file.name(), magic);
+  const bool is_wide = magic == 20240801;
+  const std::uint32_t expected = is_wide ? 7 : 1;
+  if (version != expected)
+    throw Error("{}: version {} of the token format, expected {}", file.name(), version, expected);
+  const std::uint64_t width = is_wide ? 4 : 2;
+  if (file.size() != header_bytes + count * width)
+    throw Error("{}: the header counts {} tokens, which take {} bytes, but the file has {}",
+                file.name(), count, header_bytes + count * width, file.size());
+  return {header_bytes, width, count};
+}
+
+Layout layout_of(const InputFile& file, TokenFormat format) {
+  const bool is_llm_c =
+      format == TokenFormat::llm_c || (format == TokenFormat::automatic && begins_as_llm_c(file));
+  return is_llm_c ? llm_c_layout(file) : raw_layout(file);
+}
+
+class FileTokens final : public TokenSource {
+ public:
+  FileTokens(const fs::path& path, TokenFormat format, std::int64_t vocab)
+      : file_(path), layout_(layout_of(file_, format)), vocab_(vocab) {}
+
+  std::uint64_t size() const override { return layout_.count; }
+  const std::string& name() const override { return file_.name(); }
+
+  void read(std::uint64_t begin, std::span<std::int32_t> out) const override {
+    if (layout_.width == 2)
+      read_as<std::uint16_t>(begin, out);
+    else
+      read_as<std::uint32_t>(begin, out);
+  }
+
+ private:
+  template <typename Stored>
+  void read_as(std::uint64_t begin, std::span<std::int32_t> out) const {
+    std::vector<Stored> stored(out.size());
+    const std::uint64_t offset = layout_.begin + begin * layout_.width;
+    file_.read(offset, std::as_writable_bytes(std::span(stored)));
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      if (stored[i] >= vocab_)
+        throw Error("{}: token {} at byte {} is not below the vocabulary size {}", name(),
+                    stored[i], offset + i * layout_.width, vocab_);
+      out[i] = static_cast<std::int32_t>(stored[i]);
+    }
+  }
+
+  const InputFile file_;
+  const Layout layout_;
+  const std::int64_t vocab_;
+};
+
+}  // namespace
+
+std::unique_ptr<TokenSource> tokens_in_memory(std::string name, std::vector<std::int32_t> tokens) {
+  return std::make_unique<MemoryTokens>(std::move(name), std::move(tokens));
+}
+
+std::unique_ptr<TokenSource> open_token_file(const fs::path& path, TokenFormat format,
+                                             std::int64_t vocab) {
+  return std::make_unique<FileTokens>(path, format, vocab);
+}
+
+std::vector<fs::path> matching_files(const std::string& pattern) {
+  glob_t found{};
+  const int result = ::glob(pattern.c_str(), GLOB_BRACE | GLOB_TILDE, nullptr, &found);
+  std::vector<fs::path> files(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (result == GLOB_NOMATCH) throw Error("{}: no such file", pattern);
+  if (result != 0) throw Error("{}: cannot be searched for", pattern);
+  return files;
+}
+
+}  // namespace mobius

@@ -1,0 +1,38 @@
+#include "data/windows.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace mobius {
+namespace {
+
+std::uint64_t labels_in(const TokenRange& range) {
+  return range.size() == 0 ? 0 : range.size() - 1;
+}
+
+}  // namespace
+
+TokenWindows::TokenWindows(std::vector<TokenRange> ranges, std::int64_t length)
+    : ranges_(std::move(ranges)),
+      length_(static_cast<std::uint64_t>(length)),
+      first_window_{0},
+      shifts_(ranges_.size(), 0) {
+  for (const TokenRange& range : ranges_) {
+    first_window_.push_back(first_window_.back() + labels_in(range) / length_);
+  }
+}
+
+std::uint64_t TokenWindows::slack(std::size_t range) const {
+  return labels_in(ranges_[range]) % length_;
+}
+
+void TokenWindows::read(std::uint64_t index, std::span<const std::uint64_t> shifts,
+                        std::span<std::int32_t> out) const {
+  const auto next = std::upper_bound(first_window_.begin(), first_window_.end(), index);
+  const auto range = static_cast<std::size_t>(next - first_window_.begin()) - 1;
+  const std::uint64_t in_range = index - first_window_[range];
+  const auto& [source, begin, end] = ranges_[range];
+  source->read(begin + shifts[range] + in_range * length_, out);
+}
+
+}  // namespace mobius

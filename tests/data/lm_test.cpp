@@ -1,0 +1,359 @@
+#include "data/lm.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "tests/data/batch_rows.h"
+#include "tests/data/some_text.h"
+#include "tests/data/token_files.h"
+#include "tests/error_of.h"
+
+namespace mobius {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+using Tokens16 = std::vector<std::uint16_t>;
+
+// first, first + 1, ...: each token says where it stands.
+Tokens16 counting(int first, int count) {
+  Tokens16 tokens(static_cast<std::size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), static_cast<std::uint16_t>(first));
+  return tokens;
+}
+
+class Lm : public testing::Test {
+ protected:
+  std::string file(const std::string& name, const std::string& content) const {
+    write_text(folder_ / name, content);
+    return (folder_ / name).string();
+  }
+  std::string token_file(const std::string& name, const Tokens16& tokens) const {
+    return file(name, bytes_of(tokens));
+  }
+  LmOptions on_tokens(const std::string& pattern, std::int64_t seq_len) const {
+    LmOptions options;
+    options.tokens = folder_ / pattern;
+    options.vocab = 60000;
+    options.seq_len = seq_len;
+    return options;
+  }
+  LmOptions on_text(const std::string& path, LmTokenizer tokenizer, std::int64_t seq_len) const {
+    LmOptions options;
+    options.text = path;
+    options.tokenizer = tokenizer;
+    options.seq_len = seq_len;
+    return options;
+  }
+  static std::vector<Sequence> train_rows(const Task& task, std::uint64_t first, int count) {
+    return rows_of(task.sequences(Split::train, 0, first, count));
+  }
+  static std::vector<Sequence> test_rows(const Task& task) {
+    return rows_of(task.sequences(Split::test, 0, 0, task.test_size()));
+  }
+
+  TemporaryFolder folder_;
+};
+
+// Labels shifted twice, or not at all, would be predicted by another step than + 1.
+TEST_F(Lm, OnlyTheRightShiftIsAccurate) {
+  token_file("train.bin", counting(0, 5000));
+  const auto task = on_tokens("train.bin", 32).build(1);
+  const auto add = [](int step) {
+    return [step](const Sequence& row, std::size_t t) { return row.inputs[t] + step; };
+  };
+  for (const Split split : {Split::train, Split::test}) {
+    const Batch batch = task->batch(split, 0, 8);
+    EXPECT_EQ(batch.inputs.shape(), (Shape{8, 32}));
+    EXPECT_EQ(accuracy(batch, add(0)), 0);
+    EXPECT_EQ(accuracy(batch, add(1)), 1);
+    EXPECT_EQ(accuracy(batch, add(2)), 0);
+  }
+}
+
+// The parts of N ranks of every step of an epoch, and of the next, as Task::sequences says.
+std::multiset<std::int32_t> labels_seen(const Task& task, std::uint64_t windows,
+                                        std::uint64_t first_step, std::uint64_t ranks) {
+  std::multiset<std::int32_t> labels;
+  const std::uint64_t size = 4;
+  for (std::uint64_t step = first_step; step < first_step + windows / size; ++step) {
+    for (std::uint64_t rank = 0; rank < ranks; ++rank) {
+      const Batch part = task.sequences(Split::train, 0, step * size + rank * size / ranks,
+                                        static_cast<std::int64_t>(size / ranks));
+      for (const Sequence& row : rows_of(part)) labels.insert(row.labels.begin(), row.labels.end());
+    }
+  }
+  return labels;
+}
+
+TEST_F(Lm, AnEpochHoldsEachPositionOnceOverAnyNumberOfRanks) {
+  // 8 and 12 windows of 10, with 3 and 7 tokens left over; validation elsewhere.
+  token_file("a_1.bin", counting(1000, 84));
+  token_file("a_2.bin", counting(5000, 128));
+  token_file("val.bin", counting(0, 50));
+  for (const LmSampling sampling : {LmSampling::random, LmSampling::sequential}) {
+    LmOptions options = on_tokens("a_*.bin", 10);
+    options.sampling = sampling;
+    options.validation = folder_ / "val.bin";
+    const auto task = options.build(7);
+    for (const std::uint64_t epoch : {0, 1, 2}) {
+      const std::multiset<std::int32_t> seen = labels_seen(*task, 20, 5 * epoch, 1);
+      const std::set<std::int32_t> distinct(seen.begin(), seen.end());
+      EXPECT_EQ(seen.size(), 200u);
+      EXPECT_EQ(distinct.size(), 200u) << "a position came twice";
+      EXPECT_EQ(std::count_if(seen.begin(), seen.end(), [](int token) { return token < 1084; }),
+                80);
+      for (const std::uint64_t ranks : {2, 4})
+        EXPECT_EQ(labels_seen(*task, 20, 5 * epoch, ranks), seen) << ranks << " ranks";
+    }
+  }
+}
+
+TEST_F(Lm, SequentialSamplingReadsInOrder) {
+  token_file("t.bin", counting(100, 41));
+  LmOptions options = on_tokens("t.bin", 10);
+  options.sampling = LmSampling::sequential;
+  options.validation_fraction = 0.25;
+  const auto task = options.build(1);
+  std::vector<std::int32_t> first;
+  for (const Sequence& row : train_rows(*task, 0, 5)) first.push_back(row.inputs.front());
+  EXPECT_THAT(first, ElementsAre(100, 110, 100, 110, 100)) << "30 tokens: 2 windows an epoch";
+}
+
+TEST_F(Lm, RandomSamplingDiffersBetweenEpochsAndSeeds) {
+  token_file("t.bin", counting(0, 1000));
+  const LmOptions options = on_tokens("t.bin", 7);
+  const auto task = options.build(1);
+  constexpr int windows = 128;  // 899 labels
+  EXPECT_EQ(train_rows(*task, 0, windows), train_rows(*options.build(1), 0, windows));
+  EXPECT_NE(train_rows(*task, 0, windows), train_rows(*task, windows, windows));
+  EXPECT_NE(train_rows(*task, 0, windows), train_rows(*options.build(2), 0, windows));
+  EXPECT_EQ(train_rows(*task, 100, 60)[30], train_rows(*task, 130, 1)[0]);
+  std::set<std::int32_t> phases;  // where windows begin differs from epoch to epoch
+  for (std::uint64_t epoch = 0; epoch < 20; ++epoch)
+    phases.insert(train_rows(*task, epoch * windows, 1)[0].inputs[0] % 7);
+  EXPECT_GT(phases.size(), 1u);
+}
+
+// If this fails, the order of the data changed: results are no longer comparable with earlier ones.
+TEST_F(Lm, KnownSequence) {
+  token_file("t.bin", counting(0, 1000));
+  const auto rows = train_rows(*on_tokens("t.bin", 4).build(123), 300, 1);
+  EXPECT_THAT(rows[0].inputs, ElementsAre(449, 450, 451, 452));
+}
+
+TEST_F(Lm, TestSequencesAreTheSameInEveryRun) {
+  token_file("t.bin", counting(0, 1001));
+  LmOptions options = on_tokens("t.bin", 10);
+  const std::vector<Sequence> all = test_rows(*options.build(1));
+  ASSERT_EQ(all.size(), 10u);  // 101 tokens: 100 labels
+  for (std::size_t i = 0; i < all.size(); ++i)
+    EXPECT_EQ(all[i].inputs.front(), 900 + 10 * static_cast<int>(i));
+  options.sampling = LmSampling::sequential;
+  EXPECT_EQ(test_rows(*options.build(2)), all);
+
+  options.n_test = 4;  // at even distances
+  const std::vector<Sequence> some = test_rows(*options.build(3));
+  EXPECT_EQ(some, (std::vector<Sequence>{all[0], all[2], all[5], all[7]}));
+  options.n_test = 11;
+  EXPECT_THAT(error_of<ConfigError>([&] { options.build(1); }),
+              HasSubstr("n_test = 11, but the validation text has 10 sequences"));
+  EXPECT_THROW(on_tokens("t.bin", 10).build(1)->sequences(Split::test, 0, 5, 6), Error);
+}
+
+TEST_F(Lm, TrainingAndValidationShareNoToken) {
+  token_file("a_1.bin", counting(0, 300));
+  token_file("a_2.bin", counting(300, 300));
+  for (const double fraction : {0.1, 0.5, 0.7}) {
+    LmOptions options = on_tokens("a_*.bin", 9);
+    options.validation_fraction = fraction;
+    const auto task = options.build(1);
+    std::int32_t last_trained = 0, first_tested = 1000;
+    for (const Sequence& row : train_rows(*task, 0, 500))
+      last_trained = std::max(last_trained, row.labels.back());
+    for (const Sequence& row : test_rows(*task))
+      first_tested = std::min(first_tested, row.inputs.front());
+    EXPECT_LT(last_trained, 600 * (1 - fraction));
+    EXPECT_EQ(first_tested, static_cast<int>(600 * (1 - fraction)));
+  }
+}
+
+TEST_F(Lm, NoSequenceRunsFromOneFileIntoTheNext) {
+  token_file("a_1.bin", counting(0, 25));
+  token_file("a_2.bin", counting(1000, 25));
+  token_file("val.bin", counting(0, 25));
+  LmOptions options = on_tokens("a_*.bin", 10);
+  options.validation = folder_ / "val.bin";
+  for (const Sequence& row : train_rows(*options.build(1), 0, 100))
+    EXPECT_EQ(row.labels.back(), row.inputs.front() + 10);
+}
+
+TEST_F(Lm, DataShorterThanASequence) {
+  token_file("val.bin", counting(0, 9));
+  for (const int tokens : {9, 8}) {
+    token_file("t.bin", counting(100, tokens));
+    LmOptions options = on_tokens("t.bin", 8);
+    options.validation = folder_ / "val.bin";
+    if (tokens == 9) {
+      const auto task = options.build(1);
+      EXPECT_EQ(task->test_size(), 1);
+      EXPECT_THAT(train_rows(*task, 5, 1)[0].labels,
+                  ElementsAre(101, 102, 103, 104, 105, 106, 107, 108));
+    } else {
+      EXPECT_THAT(error_of([&] { options.build(1); }),
+                  EndsWith("t.bin: 8 tokens are fewer than a sequence of 8 and a label need"));
+    }
+  }
+  LmOptions text = on_text(file("t.txt", "abcdefgh"), LmTokenizer::byte, 8);
+  text.validation = file("val.txt", "abcdefghi");
+  EXPECT_EQ(error_of<ConfigError>([&] { text.build(1); }),
+            "task.text: the training text is shorter than one sequence of 8 tokens and a label");
+  std::swap(text.text, text.validation);
+  EXPECT_THAT(error_of<ConfigError>([&] { text.build(1); }),
+              HasSubstr("the validation text is sh"));
+}
+
+TEST_F(Lm, AShardThatIsTooShortIsNamed) {
+  token_file("a_1.bin", counting(0, 500));
+  token_file("a_2.bin", counting(0, 5));
+  EXPECT_THAT(error_of([&] { on_tokens("a_*.bin", 8).build(1); }), HasSubstr("a_2.bin: 5 tokens"));
+}
+
+TEST_F(Lm, ATokenBeyondTheVocabularyIsNamedWithItsPlace) {
+  Tokens16 tokens = counting(0, 100);
+  tokens[40] = 999;
+  token_file("t.bin", tokens);
+  LmOptions options = on_tokens("t.bin", 8);
+  options.vocab = 500;
+  const auto task = options.build(1);
+  EXPECT_EQ(
+      error_of([&] { task->batch(Split::train, 0, 11); }),
+      (folder_ / "t.bin").string() + ": token 999 at byte 80 is not below the vocabulary size 500");
+}
+
+TEST_F(Lm, BytesOfText) {
+  const std::string text = "To be, or not to be, that is the question.";
+  const auto task = on_text(file("t.txt", text), LmTokenizer::byte, 4).build(1);
+  EXPECT_EQ(task->vocab_size(), 256);
+  EXPECT_TRUE(task->is_language());
+  EXPECT_EQ(task->bytes_per_token(), 1.0);
+  ASSERT_EQ(task->test_size(), 1) << "the last 5 of 42 bytes";
+  EXPECT_EQ(task->tokenizer()->decode(test_rows(*task)[0].inputs), "tion");
+  EXPECT_EQ(task->tokenizer()->decode(test_rows(*task)[0].labels), "ion.");
+}
+
+TEST_F(Lm, CharactersAreWholeAndCountTheirBytes) {
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += "€";  // 3 bytes each
+  const LmOptions options = on_text(file("t.txt", text + "x"), LmTokenizer::character, 2);
+  const auto task = options.build(1);
+  EXPECT_EQ(task->vocab_size(), 2);
+  EXPECT_EQ(task->bytes_per_token(), 16.0 / 6) << "the last tenth, from a character's begin on";
+  EXPECT_EQ(task->tokenizer()->model(), (TokenizerModel{"char", "x€"}));
+}
+
+TEST_F(Lm, TheCharacterVocabularyCoversTheValidationText) {
+  LmOptions options = on_text(file("t.txt", "abcabcabc"), LmTokenizer::character, 2);
+  options.validation = file("val.txt", "abz");
+  EXPECT_EQ(options.build(1)->vocab_size(), 4);
+}
+
+TEST_F(Lm, SeveralTextFilesAreJoined) {
+  file("b.txt", "world");
+  file("a.txt", "hello ");
+  LmOptions options = on_text(folder_ / "?.txt", LmTokenizer::byte, 10);
+  options.validation = file("val", "something else");
+  const auto task = options.build(1);
+  EXPECT_EQ(task->tokenizer()->decode(train_rows(*task, 0, 1)[0].inputs), "hello worl");
+}
+
+TEST_F(Lm, ARunThatGoesOnKeepsItsTokenizer) {
+  const LmOptions options = on_text(file("t.txt", "abcabcabcabc"), LmTokenizer::character, 2);
+  LmOptions with_validation = options;
+  with_validation.validation = file("val.txt", "cab");
+  const TokenizerModel stored{"char", "zcba"};
+  const auto task = with_validation.rebuild(1, stored);
+  EXPECT_EQ(task->tokenizer()->model(), stored);
+  EXPECT_THAT(test_rows(*task)[0].inputs, ElementsAre(1, 3));
+  file("t.txt", "abcabcabxabc");
+  EXPECT_THAT(error_of([&] { with_validation.rebuild(1, stored); }),
+              HasSubstr("'x' (U+0078) at byte 8 is not among the 4 characters"));
+}
+
+TEST_F(Lm, PiecesAreLearnedFromTheTrainingTextOrReadFromAFile) {
+  const std::string text = some_text(400);
+  LmOptions options = on_text(file("t.txt", text), LmTokenizer::sentencepiece, 8);
+  options.vocab = 500;
+  const auto task = options.build(1);
+  EXPECT_EQ(task->vocab_size(), 500);
+  EXPECT_GT(task->bytes_per_token().value(), 2);
+  EXPECT_THAT(text.substr(text.size() * 9 / 10 - 2),
+              HasSubstr(task->tokenizer()->decode(test_rows(*task)[0].inputs)));
+
+  LmOptions ready = on_text(options.text, LmTokenizer::sentencepiece, 8);
+  ready.tokenizer_model = file("m.model", task->tokenizer()->model().bytes);
+  EXPECT_EQ(ready.build(1)->tokenizer()->model(), task->tokenizer()->model());
+  ready.tokenizer_model = file("m.model", "nonsense");
+  EXPECT_THAT(error_of([&] { ready.build(1); }), HasSubstr("cannot read the model"));
+}
+
+TEST_F(Lm, NamesFilesThatCannotBeRead) {
+  EXPECT_THAT(error_of([&] { on_text(folder_ / "no.txt", LmTokenizer::byte, 8).build(1); }),
+              EndsWith("no.txt: no such file"));
+  EXPECT_THAT(error_of([&] { on_text(file("e", ""), LmTokenizer::byte, 8).build(1); }),
+              EndsWith("e: there is no text in it"));
+  EXPECT_THAT(error_of([&] { on_text(folder_.path(), LmTokenizer::byte, 8).build(1); }),
+              EndsWith(folder_.path().string() + ": is not a file"));
+  EXPECT_THAT(error_of([&] { on_tokens("no_*.bin", 8).build(1); }),
+              EndsWith("no_*.bin: no such file"));
+}
+
+TEST_F(Lm, SettingsThatDoNotFitTogether) {
+  const auto fault = [](auto&& change) {
+    LmOptions options;
+    options.text = "t.txt";
+    change(options);
+    return error_of<ConfigError>([&] { options.check(1); });
+  };
+  EXPECT_EQ(fault([](LmOptions&) {}), "no error") << "the file is not looked at";
+  EXPECT_THAT(fault([](LmOptions& o) { o.text = ""; }), HasSubstr("text: expected either"));
+  EXPECT_THAT(fault([](LmOptions& o) { o.tokens = "t.bin"; }), HasSubstr("got both"));
+  EXPECT_THAT(fault([](LmOptions& o) { o.vocab = 5; }), HasSubstr("vocab: has no effect"));
+  EXPECT_THAT(fault([](LmOptions& o) { o.tokenizer = LmTokenizer::sentencepiece; }),
+              HasSubstr("vocab: say how many pieces"));
+  EXPECT_THAT(fault([](LmOptions& o) { o.tokenizer_model = "x"; }),
+              HasSubstr("tokenizer_model: has no effect unless tokenizer: sentencepiece"));
+  EXPECT_THAT(fault([](LmOptions& o) { o.bytes_per_token = 4; }),
+              HasSubstr("bytes_per_token: has"));
+  EXPECT_THAT(fault([](LmOptions& o) { o.token_format = TokenFormat::raw; }),
+              HasSubstr("token_format: has no effect on text"));
+  EXPECT_THAT(fault([](LmOptions& o) { o.pieces = SentencePieceKind::bpe; }), HasSubstr("pieces"));
+  EXPECT_THAT(fault([](LmOptions& o) {
+                o.validation = "v.txt";
+                o.validation_fraction = 0.5;
+              }),
+              HasSubstr("validation_fraction: has no effect beside a validation text"));
+  const auto of_tokens = [&](auto&& change) {
+    return fault([&](LmOptions& o) {
+      o.text = "";
+      o.tokens = "t.bin";
+      o.vocab = 50304;
+      change(o);
+    });
+  };
+  EXPECT_EQ(of_tokens([](LmOptions&) {}), "no error");
+  EXPECT_THAT(of_tokens([](LmOptions& o) { o.vocab = 0; }), HasSubstr("vocab: token files do not"));
+  EXPECT_THAT(of_tokens([](LmOptions& o) { o.tokenizer = LmTokenizer::character; }),
+              HasSubstr("tokenizer: has no effect on files of tokens"));
+}
+
+}  // namespace
+}  // namespace mobius
