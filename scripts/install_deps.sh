@@ -8,6 +8,7 @@ packages=(
   g++ make cmake ninja-build
   libdnnl-dev libhwy-dev libfmt-dev libyaml-cpp-dev libhdf5-dev nlohmann-json3-dev libcli11-dev
   libsentencepiece-dev
+  libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-numpy python3-h5py # a test reads a checkpoint from Python
 )

@@ -103,6 +103,19 @@ void TrainOptions::describe(Schema& schema) {
   });
 }
 
+void DistributedOptions::describe(Schema& schema) {
+  schema
+      .field("zero_stage", zero_stage,
+             "0: every rank keeps the optimiser's whole state; 1: an equal share of it")
+      .non_negative()
+      .at_most(1);
+  schema
+      .field("bucket_mib", bucket_mib,
+             "gradients that ranks exchange at a time, in MiB, while others are still computed")
+      .positive()
+      .at_most(1024);
+}
+
 void EvalOptions::describe(Schema& schema) {
   schema.field("every", every, "steps between passes over the test sequences; 0: at the end alone")
       .non_negative();
@@ -141,6 +154,7 @@ void Config::describe(Schema& schema) {
       .variant("name", optimizer, known_.optimizers, "update rule");
   schema.section("schedule", schedule, "learning rate over the steps");
   schema.section("train", train, "the training loop");
+  schema.section("distributed", distributed, "how the ranks of mpirun or srun share the work");
   schema.section("eval", eval, "scores on the test sequences");
   schema.section("checkpoint", checkpoint, "what to save");
   schema.section("output", output, "where to write");

@@ -52,6 +52,14 @@ struct TrainOptions {
   std::int64_t micro_batch_size() const { return batch_size / accumulation_steps; }
 };
 
+/// How several ranks share the work; of no effect for one alone.
+struct DistributedOptions {
+  int zero_stage = 0;           ///< 1: optimiser state is spread over the ranks
+  std::int64_t bucket_mib = 4;  ///< of gradients that travel together
+
+  void describe(Schema& schema);
+};
+
 struct EvalOptions {
   std::int64_t every = 100;  ///< steps; 0: at the end alone
   bool diagnostics = false;  ///< write what each attention head says about itself
@@ -87,6 +95,7 @@ struct Config {
   Chosen<OptimizerOptions> optimizer;
   ScheduleOptions schedule;
   TrainOptions train;
+  DistributedOptions distributed;
   EvalOptions eval;
   CheckpointOptions checkpoint;
   OutputOptions output;

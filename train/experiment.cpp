@@ -2,13 +2,14 @@
 
 namespace mobius {
 
-Experiment build_experiment(const Config& config) {
+Experiment build_experiment(const Config& config, Shard optimizer_shard) {
   Experiment experiment;
   experiment.task = config.task->build(config.train.seed);
   experiment.model = std::make_shared<LanguageModel>(
       config.model, *config.attention, experiment.task->vocab_size(),
       experiment.task->max_seq_len(), config.train.seed);
-  experiment.optimizer = config.optimizer->build(trained_parameters(*experiment.model));
+  experiment.optimizer =
+      config.optimizer->build(trained_parameters(*experiment.model), optimizer_shard);
   return experiment;
 }
 

@@ -17,6 +17,6 @@ struct Experiment {
 };
 
 /// Throws ConfigError where parts do not fit together.
-Experiment build_experiment(const Config& config);
+Experiment build_experiment(const Config& config, Shard optimizer_shard = {});
 
 }  // namespace mobius

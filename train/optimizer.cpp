@@ -13,8 +13,8 @@ namespace {
 
 class AdamW final : public Optimizer {
  public:
-  AdamW(std::vector<TrainedParameter> parameters, const AdamWOptions& options)
-      : Optimizer(std::move(parameters)),
+  AdamW(std::vector<TrainedParameter> parameters, Shard shard, const AdamWOptions& options)
+      : Optimizer(std::move(parameters), shard),
         options_(options),
         first_(zeros_like_parameters()),
         second_(zeros_like_parameters()) {}
@@ -26,16 +26,15 @@ class AdamW final : public Optimizer {
   }
 
  private:
-  void update(std::size_t index, const Tensor& gradient, double learning_rate,
+  void update(std::size_t index, const Tensor& value, const Tensor& gradient, double learning_rate,
               std::int64_t step) override {
-    const TrainedParameter& parameter = parameters()[index];
-    const AdamWStep settings{.lr = learning_rate,
-                             .beta1 = options_.betas[0],
-                             .beta2 = options_.betas[1],
-                             .eps = options_.eps,
-                             .weight_decay = parameter.decayed ? options_.weight_decay : 0,
-                             .step = step};
-    const Tensor& value = parameter.value.data();
+    const AdamWStep settings{
+        .lr = learning_rate,
+        .beta1 = options_.betas[0],
+        .beta2 = options_.betas[1],
+        .eps = options_.eps,
+        .weight_decay = parameters()[index].decayed ? options_.weight_decay : 0,
+        .step = step};
     backend_for(value.device()).adamw(settings, gradient, value, first_[index], second_[index]);
   }
 
@@ -46,21 +45,21 @@ class AdamW final : public Optimizer {
 
 class Sgd final : public Optimizer {
  public:
-  Sgd(std::vector<TrainedParameter> parameters, const SgdOptions& options)
-      : Optimizer(std::move(parameters)), options_(options), momentum_(zeros_like_parameters()) {}
+  Sgd(std::vector<TrainedParameter> parameters, Shard shard, const SgdOptions& options)
+      : Optimizer(std::move(parameters), shard),
+        options_(options),
+        momentum_(zeros_like_parameters()) {}
 
   std::vector<NamedTensor> state() const override { return named("momentum", momentum_); }
 
  private:
-  void update(std::size_t index, const Tensor& gradient, double learning_rate,
+  void update(std::size_t index, const Tensor& value, const Tensor& gradient, double learning_rate,
               std::int64_t step) override {
-    const TrainedParameter& parameter = parameters()[index];
     const SgdStep settings{.lr = learning_rate,
                            .momentum = options_.momentum,
-                           .weight_decay = parameter.decayed ? options_.weight_decay : 0,
+                           .weight_decay = parameters()[index].decayed ? options_.weight_decay : 0,
                            .nesterov = options_.nesterov,
                            .step = step};
-    const Tensor& value = parameter.value.data();
     backend_for(value.device()).sgd(settings, gradient, value, momentum_[index]);
   }
 
@@ -103,23 +102,30 @@ void clip_gradients(const std::vector<TrainedParameter>& parameters, double norm
   }
 }
 
-Optimizer::Optimizer(std::vector<TrainedParameter> parameters)
-    : parameters_(std::move(parameters)) {}
+Optimizer::Optimizer(std::vector<TrainedParameter> parameters, Shard shard)
+    : parameters_(std::move(parameters)), shard_(shard) {}
 
 void Optimizer::step(double learning_rate) {
   ++steps_taken_;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Variable& value = parameters_[i].value;
     if (!value.grad().defined()) continue;
-    update(i, value.grad().contiguous(), learning_rate, steps_taken_);
+    update(i, shard_of(value.data()), shard_of(value.grad().contiguous()), learning_rate,
+           steps_taken_);
     value.mutable_data().bump_version();
   }
+}
+
+Tensor Optimizer::shard_of(const Tensor& dense) const {
+  if (shard_.is_whole()) return dense;
+  const Share share = share_of(dense.numel(), shard_.index, shard_.count);
+  return dense.reshape({-1}).slice(0, share.begin, share.end);
 }
 
 std::vector<Tensor> Optimizer::zeros_like_parameters() const {
   std::vector<Tensor> tensors;
   for (const TrainedParameter& parameter : parameters_) {
-    tensors.push_back(parameter.value.data().zeros_like());
+    tensors.push_back(shard_of(parameter.value.data()).zeros_like());
   }
   return tensors;
 }
@@ -142,8 +148,9 @@ void AdamWOptions::describe(Schema& schema) {
   });
 }
 
-std::unique_ptr<Optimizer> AdamWOptions::build(std::vector<TrainedParameter> parameters) const {
-  return std::make_unique<AdamW>(std::move(parameters), *this);
+std::unique_ptr<Optimizer> AdamWOptions::build(std::vector<TrainedParameter> parameters,
+                                               Shard shard) const {
+  return std::make_unique<AdamW>(std::move(parameters), shard, *this);
 }
 
 void SgdOptions::describe(Schema& schema) {
@@ -155,8 +162,9 @@ void SgdOptions::describe(Schema& schema) {
   });
 }
 
-std::unique_ptr<Optimizer> SgdOptions::build(std::vector<TrainedParameter> parameters) const {
-  return std::make_unique<Sgd>(std::move(parameters), *this);
+std::unique_ptr<Optimizer> SgdOptions::build(std::vector<TrainedParameter> parameters,
+                                             Shard shard) const {
+  return std::make_unique<Sgd>(std::move(parameters), shard, *this);
 }
 
 Registry<OptimizerOptions> builtin_optimizers() {

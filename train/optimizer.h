@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/comm/share.h"
 #include "core/registry.h"
 #include "nn/module.h"
 
@@ -35,35 +36,50 @@ double gradient_norm(const std::vector<TrainedParameter>& parameters);
 /// Scales all gradients by max_norm / norm where norm, as gradient_norm() gave it, is larger.
 void clip_gradients(const std::vector<TrainedParameter>& parameters, double norm, double max_norm);
 
+/// The part of every parameter that an optimiser updates and keeps state for: elements
+/// share_of(numel, index, count).
+struct Shard {
+  int index = 0;
+  int count = 1;
+
+  bool is_whole() const { return count == 1; }
+};
+
 class Optimizer {
  public:
-  explicit Optimizer(std::vector<TrainedParameter> parameters);
+  explicit Optimizer(std::vector<TrainedParameter> parameters, Shard shard = {});
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Updates every parameter that has a gradient, in place; the gradients stay as they are.
+  /// Updates its shard of every parameter that has a gradient, in place; the gradients stay as they
+  /// are.
   void step(double learning_rate);
 
   const std::vector<TrainedParameter>& parameters() const { return parameters_; }
-  /// What it remembers between steps: handles to its own tensors, named "<moment>/<parameter>".
+  const Shard& shard() const { return shard_; }
+  /// What it remembers between steps: handles to its own tensors, named "<moment>/<parameter>", of
+  /// the parameter's shape; of a shard's elements, in one dimension, where it is not the whole.
   virtual std::vector<NamedTensor> state() const = 0;
   /// Steps taken, which state() belongs to.
   std::int64_t steps_taken() const { return steps_taken_; }
   void set_steps_taken(std::int64_t steps) { steps_taken_ = steps; }
 
  protected:
-  /// One tensor of zeros for each parameter.
+  /// One tensor of zeros for each parameter, like its shard.
   std::vector<Tensor> zeros_like_parameters() const;
   std::vector<NamedTensor> named(const std::string& moment,
                                  const std::vector<Tensor>& tensors) const;
 
  private:
-  /// Updates parameter `index`; `step` counts from 1.
-  virtual void update(std::size_t index, const Tensor& gradient, double learning_rate,
-                      std::int64_t step) = 0;
+  /// Updates the shard `value` of parameter `index`; `step` counts from 1.
+  virtual void update(std::size_t index, const Tensor& value, const Tensor& gradient,
+                      double learning_rate, std::int64_t step) = 0;
+  /// A view.
+  Tensor shard_of(const Tensor& dense) const;
 
   std::vector<TrainedParameter> parameters_;
+  Shard shard_;
   std::int64_t steps_taken_ = 0;
 };
 
@@ -74,7 +90,8 @@ struct OptimizerOptions {
 
   virtual ~OptimizerOptions() = default;
   virtual void describe(Schema& schema) = 0;
-  virtual std::unique_ptr<Optimizer> build(std::vector<TrainedParameter> parameters) const = 0;
+  virtual std::unique_ptr<Optimizer> build(std::vector<TrainedParameter> parameters,
+                                           Shard shard = {}) const = 0;
 };
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter 2019):
@@ -86,7 +103,8 @@ struct AdamWOptions final : OptimizerOptions {
   double eps = 1e-8;
 
   void describe(Schema& schema) override;
-  std::unique_ptr<Optimizer> build(std::vector<TrainedParameter> parameters) const override;
+  std::unique_ptr<Optimizer> build(std::vector<TrainedParameter> parameters,
+                                   Shard shard = {}) const override;
 };
 
 /// Stochastic gradient descent; with momentum, the first step's momentum is its gradient.
@@ -95,7 +113,8 @@ struct SgdOptions final : OptimizerOptions {
   bool nesterov = false;
 
   void describe(Schema& schema) override;
-  std::unique_ptr<Optimizer> build(std::vector<TrainedParameter> parameters) const override;
+  std::unique_ptr<Optimizer> build(std::vector<TrainedParameter> parameters,
+                                   Shard shard = {}) const override;
 };
 
 /// "adamw" and "sgd".

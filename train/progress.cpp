@@ -57,7 +57,8 @@ std::string progress_bar(const ProgressState& state, int width) {
   return line;
 }
 
-Progress::Progress(std::FILE* out) : out_(out), is_terminal_(::isatty(::fileno(out)) != 0) {}
+Progress::Progress(std::FILE* out, bool may_have_bar)
+    : out_(out), is_terminal_(out != nullptr && may_have_bar && ::isatty(::fileno(out)) != 0) {}
 
 Progress::~Progress() { clear_bar(); }
 
@@ -69,6 +70,7 @@ void Progress::clear_bar() {
 }
 
 void Progress::say(const std::string& line) {
+  if (out_ == nullptr) return;
   const std::string bar = bar_;
   clear_bar();
   fmt::print(out_, "{}\n{}", printable(line), bar);

@@ -27,8 +27,9 @@ std::string format_count(double count);
 
 class Progress {
  public:
-  /// Writes to `out`, which stays open; a bar where it is a terminal.
-  explicit Progress(std::FILE* out);
+  /// Writes to `out`, which stays open; a bar where it is a terminal and may have one; nothing where
+  /// it is null.
+  explicit Progress(std::FILE* out, bool may_have_bar = true);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

@@ -53,13 +53,6 @@ void require_own_newest(const fs::path& folder, const fs::path& file) {
   }
 }
 
-fs::path made(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path / "checkpoints", error);
-  if (error) throw Error("{}: cannot be made: {}", path.string(), error.message());
-  return path;
-}
-
 }  // namespace
 
 Resume Resume::parse(const std::string& text) {
@@ -85,6 +78,15 @@ void require_usable_folder(const fs::path& folder, const Resume& resume) {
   }
 }
 
-RunFolder::RunFolder(const fs::path& path) : path_(made(path)), lock_(path_) {}
+RunFolder::RunFolder(const fs::path& path) : path_(path) {}
+
+RunFolder RunFolder::take(const fs::path& path) {
+  RunFolder folder(path);
+  std::error_code error;
+  fs::create_directories(folder.checkpoints(), error);
+  if (error) throw Error("{}: cannot be made: {}", path.string(), error.message());
+  folder.lock_ = std::make_unique<FolderLock>(path);
+  return folder;
+}
 
 }  // namespace mobius

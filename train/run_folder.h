@@ -7,6 +7,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "train/file.h"
@@ -29,10 +30,13 @@ struct Resume {
 /// is resumed, without checkpoints newer than the one chosen.
 void require_usable_folder(const std::filesystem::path& folder, const Resume& resume);
 
-/// A run's folder, made where it is absent, held against other processes while this lives.
+/// A run's folder.
 class RunFolder {
  public:
+  /// Only names its files: for a rank that does not write them.
   explicit RunFolder(const std::filesystem::path& path);
+  /// Makes it where it is absent, and holds it against other processes while the result lives.
+  static RunFolder take(const std::filesystem::path& path);
 
   std::filesystem::path config() const { return path_ / "config.yaml"; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
@@ -41,7 +45,7 @@ class RunFolder {
 
  private:
   std::filesystem::path path_;
-  FolderLock lock_;
+  std::unique_ptr<FolderLock> lock_;
 };
 
 }  // namespace mobius

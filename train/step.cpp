@@ -1,6 +1,9 @@
 #include "train/step.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
 
 #include "core/ops.h"
 #include "train/printable.h"
@@ -17,12 +20,75 @@ std::int64_t count_labels(const Tensor& labels) {
   return count;
 }
 
-Batch part_of(const Batch& batch, std::int64_t begin, std::int64_t end) {
+Batch part_of(const Batch& batch, const Share& share) {
+  const auto rows = [&share](const Tensor& whole) {
+    return whole.slice(0, share.begin, share.end).contiguous();
+  };
   Batch part = batch;
-  part.inputs = batch.inputs.slice(0, begin, end).contiguous();
-  part.labels = batch.labels.slice(0, begin, end).contiguous();
-  if (batch.scored.defined()) part.scored = batch.scored.slice(0, begin, end).contiguous();
+  part.inputs = rows(batch.inputs);
+  part.labels = rows(batch.labels);
+  if (batch.scored.defined()) part.scored = rows(batch.scored);
   return part;
+}
+
+Score sum_over_ranks(const Score& score, Communicator& communicator) {
+  std::array<double, 4> sums = {score.loss_sum, static_cast<double>(score.n_labels),
+                                static_cast<double>(score.n_correct),
+                                static_cast<double>(score.n_scored)};
+  communicator.sum(sums);
+  return {sums[0], std::llround(sums[1]), std::llround(sums[2]), std::llround(sums[3])};
+}
+
+// One test batch.
+struct TestResult {
+  Score score;
+  int group = 0;
+  std::int64_t n_sequences = 0;
+  std::optional<double> share_beyond_resolution;
+};
+
+TestResult test_batch(const LanguageModel& model, const Batch& batch) {
+  return {score_of(model.loss(batch.inputs, batch.labels, {}), batch), batch.group,
+          batch.inputs.size(0), share_beyond_resolution(model)};
+}
+
+constexpr std::size_t test_numbers = 8;
+
+void write(const TestResult& result, std::span<double> row) {
+  const Score& score = result.score;
+  const std::array<double, test_numbers> numbers = {score.loss_sum,
+                                                    static_cast<double>(score.n_labels),
+                                                    static_cast<double>(score.n_correct),
+                                                    static_cast<double>(score.n_scored),
+                                                    static_cast<double>(result.group),
+                                                    static_cast<double>(result.n_sequences),
+                                                    result.share_beyond_resolution ? 1.0 : 0.0,
+                                                    result.share_beyond_resolution.value_or(0)};
+  std::copy(numbers.begin(), numbers.end(), row.begin());
+}
+
+TestResult read(std::span<const double> row) {
+  TestResult result;
+  result.score = {row[0], std::llround(row[1]), std::llround(row[2]), std::llround(row[3])};
+  result.group = static_cast<int>(row[4]);
+  result.n_sequences = std::llround(row[5]);
+  if (row[6] > 0) result.share_beyond_resolution = row[7];
+  return result;
+}
+
+// Every rank gets the results of all: those of rank r in place r, where it has one. Sums with
+// zeros are exact.
+std::vector<TestResult> exchange(const std::optional<TestResult>& own, std::int64_t count,
+                                 Communicator& communicator) {
+  std::vector<double> rows(static_cast<std::size_t>(communicator.size()) * test_numbers);
+  const auto row_of = [&rows](std::int64_t rank) {
+    return std::span(rows).subspan(static_cast<std::size_t>(rank) * test_numbers, test_numbers);
+  };
+  if (own) write(*own, row_of(communicator.rank()));
+  communicator.sum(rows);
+  std::vector<TestResult> results;
+  for (std::int64_t rank = 0; rank < count; ++rank) results.push_back(read(row_of(rank)));
+  return results;
 }
 
 [[noreturn]] void throw_loss_diverged(const LanguageModel& model, double loss, std::int64_t step) {
@@ -58,19 +124,32 @@ Score score_of(const LossResult& result, const Batch& batch) {
 
 Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
                            std::uint64_t seed, std::int64_t step) {
-  const auto n_labels = static_cast<double>(count_labels(batch.labels));
-  const std::int64_t size = batch.inputs.size(0) / micro_batches;
+  OneRank alone;
+  GradientSum nothing(alone, {}, 0);
+  return accumulate_gradients(model, batch, micro_batches, seed, step, nothing);
+}
+
+// A loss that is not finite is first made known to all ranks, and then thrown by all of them.
+Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
+                           std::uint64_t seed, std::int64_t step, GradientSum& ranks) {
+  Communicator& communicator = ranks.communicator();
+  std::array<double, 1> n_labels = {static_cast<double>(count_labels(batch.labels))};
+  communicator.sum(n_labels);
   Score score;
   for (std::int64_t i = 0; i < micro_batches; ++i) {
-    const Batch part = part_of(batch, i * size, (i + 1) * size);
-    const RngKey rng{seed, stream_id("forward", static_cast<std::uint64_t>(step),
-                                     static_cast<std::uint64_t>(i))};
+    if (i == micro_batches - 1) ranks.start();
+    const Batch part = part_of(batch, share_of(batch.inputs.size(0), i, micro_batches));
+    const auto index = static_cast<std::uint64_t>(communicator.rank() * micro_batches + i);
+    const RngKey rng{seed, stream_id("forward", static_cast<std::uint64_t>(step), index)};
     const LossResult result =
-        model.loss(part.inputs, part.labels, {.training = true, .rng = rng}, n_labels);
-    if (!std::isfinite(result.loss_sum)) throw_loss_diverged(model, result.loss_sum, step);
-    backward(result.loss);
+        model.loss(part.inputs, part.labels, {.training = true, .rng = rng}, n_labels[0]);
     score += score_of(result, part);
+    if (!std::isfinite(result.loss_sum)) break;
+    backward(result.loss);
   }
+  ranks.finish();
+  score = sum_over_ranks(score, communicator);
+  if (!std::isfinite(score.loss_sum)) throw_loss_diverged(model, score.loss_sum, step);
   return score;
 }
 
@@ -109,31 +188,39 @@ std::vector<AttentionDiagnostics> diagnose(const LanguageModel& model, const Tas
 }
 
 Evaluation evaluate(const LanguageModel& model, const Task& task, std::int64_t batch_size) {
-  return *evaluate(model, task, batch_size, [] { return false; });
+  OneRank alone;
+  return *evaluate(model, task, batch_size, alone, [] { return false; });
 }
 
+// In rounds of a batch a rank, in which all take part: also those for which the last has no batch.
 std::optional<Evaluation> evaluate(const LanguageModel& model, const Task& task,
-                                   std::int64_t batch_size,
+                                   std::int64_t batch_size, Communicator& communicator,
                                    const std::function<bool()>& is_stopped) {
   const NoGradGuard no_grad;
   Evaluation evaluation;
   evaluation.groups.resize(task.groups().size());
   double share_sum = 0;
-  std::int64_t sequences = 0;
-  const std::uint64_t n_batches = task.test_batches(batch_size);
-  for (std::uint64_t i = 0; i < n_batches; ++i) {
-    if (is_stopped()) return std::nullopt;
-    const Batch batch = task.batch(Split::test, i, batch_size);
-    const Score score = score_of(model.loss(batch.inputs, batch.labels, {}), batch);
-    evaluation.total += score;
-    evaluation.groups.at(static_cast<std::size_t>(batch.group)) += score;
-    if (const std::optional<double> share = share_beyond_resolution(model)) {
-      share_sum += *share * static_cast<double>(batch.inputs.size(0));
-      sequences += batch.inputs.size(0);
+  std::int64_t n_sequences = 0;
+  const auto n_batches = static_cast<std::int64_t>(task.test_batches(batch_size));
+  for (std::int64_t first = 0; first < n_batches; first += communicator.size()) {
+    if (communicator.any(is_stopped())) return std::nullopt;
+    const std::int64_t mine = first + communicator.rank();
+    std::optional<TestResult> own;
+    if (mine < n_batches) {
+      own =
+          test_batch(model, task.batch(Split::test, static_cast<std::uint64_t>(mine), batch_size));
+    }
+    const std::int64_t count = std::min<std::int64_t>(communicator.size(), n_batches - first);
+    for (const TestResult& result : exchange(own, count, communicator)) {
+      evaluation.total += result.score;
+      evaluation.groups.at(static_cast<std::size_t>(result.group)) += result.score;
+      if (!result.share_beyond_resolution) continue;
+      share_sum += *result.share_beyond_resolution * static_cast<double>(result.n_sequences);
+      n_sequences += result.n_sequences;
     }
   }
-  if (sequences > 0) {
-    evaluation.share_beyond_resolution = share_sum / static_cast<double>(sequences);
+  if (n_sequences > 0) {
+    evaluation.share_beyond_resolution = share_sum / static_cast<double>(n_sequences);
   }
   return evaluation;
 }

@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "core/comm/communicator.h"
 #include "core/error.h"
 #include "data/task.h"
 #include "nn/language_model.h"
+#include "train/gradient_sum.h"
 #include "train/optimizer.h"
 #include "train/score.h"
 
@@ -25,12 +27,16 @@ class TrainingDiverged : public Error {
 Score score_of(const LossResult& result, const Batch& batch);
 
 /// Adds the gradient of the batch's mean loss over all its labelled positions to the parameters, by
-/// way of `micro_batches` equal parts, one after another: the result is that of the whole batch up
-/// to rounding, however the labels are spread over the parts. Dropout depends on (seed, step,
-/// part). `step` counts from 1, the first. Throws TrainingDiverged, naming it, where the loss is
-/// not finite.
+/// way of `micro_batches` parts of about equal size, one after another: the result is that of the
+/// whole batch up to rounding, however the labels are spread over the parts. Dropout depends on
+/// (seed, step, part). `step` counts from 1, the first. Throws TrainingDiverged, naming it, where
+/// the loss is not finite.
 Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
                            std::uint64_t seed, std::int64_t step);
+/// The same for a batch that is spread over ranks, `batch` being the sequences of this one.
+/// Gradients, score and what is thrown are those of the whole, the same on every rank.
+Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
+                           std::uint64_t seed, std::int64_t step, GradientSum& ranks);
 
 /// The global gradient norm, as gradient_norm() gives it. Throws TrainingDiverged, naming the step
 /// and the first parameter whose gradient is not finite.
@@ -47,9 +53,10 @@ struct Evaluation {
 };
 /// All test sequences, in batches of batch_size. Draws no random number.
 Evaluation evaluate(const LanguageModel& model, const Task& task, std::int64_t batch_size);
-/// The same, but nothing once `is_stopped`, asked before every batch, says so.
+/// The same by all ranks, a batch each at a time, and to the same bits however many there are; but
+/// nothing once `is_stopped`, asked before every batch, says so on one of them.
 std::optional<Evaluation> evaluate(const LanguageModel& model, const Task& task,
-                                   std::int64_t batch_size,
+                                   std::int64_t batch_size, Communicator& communicator,
                                    const std::function<bool()>& is_stopped);
 
 /// What every attention layer says about itself on the first batch_size test sequences. The

@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "data/loader.h"
 #include "train/printable.h"
+#include "train/sharding.h"
 
 namespace mobius {
 
@@ -66,6 +67,30 @@ void require_same_run(Config& stored, Config& config, const fs::path& path, Prog
   }
 }
 
+void require_one_config(Config& config, Communicator& communicator) {
+  const std::string own = resolved_yaml(config);
+  if (communicator.broadcast(own) == own) return;
+  throw ConfigError("rank {}: its configuration differs from that of rank 0", communicator.rank());
+}
+
+void require_work_for_all(const TrainOptions& train, const Communicator& communicator) {
+  const std::int64_t parts = communicator.size() * train.accumulation_steps;
+  if (train.batch_size >= parts) return;
+  throw ConfigError(
+      "train.batch_size: expected at least {} ranks x {} accumulation_steps = {}, got {}",
+      communicator.size(), train.accumulation_steps, parts, train.batch_size);
+}
+
+Shard optimizer_shard(const Config& config, const Communicator& communicator) {
+  if (config.distributed.zero_stage == 0) return {};
+  return {communicator.rank(), communicator.size()};
+}
+
+std::int64_t bucket_bytes(const Config& config) {
+  constexpr std::int64_t mib = 1 << 20;
+  return config.distributed.bucket_mib * mib;
+}
+
 std::optional<fs::path> find_start(const RunFolder& folder, const Resume& resume,
                                    Progress& progress) {
   if (resume.from == Resume::From::nothing) return std::nullopt;
@@ -74,6 +99,15 @@ std::optional<fs::path> find_start(const RunFolder& folder, const Resume& resume
   for (const std::string& line : newest.skipped) progress.say("resume: skipped " + line);
   if (!newest.path) progress.say("resume: no complete checkpoint, starting from step 0");
   return newest.path;
+}
+
+// What the root finds, for all ranks: a file may appear to one before another.
+std::optional<fs::path> find_start(const RunFolder& folder, const Resume& resume,
+                                   Progress& progress, Communicator& communicator) {
+  std::optional<fs::path> start;
+  if (communicator.is_root()) start = find_start(folder, resume, progress);
+  const std::string text = communicator.broadcast(start ? start->string() : "");
+  return text.empty() ? std::nullopt : std::optional<fs::path>(text);
 }
 
 }  // namespace
@@ -99,11 +133,23 @@ TrainingRecord TrainingRecord::from_map(const std::map<std::string, double>& val
   return record;
 }
 
-Trainer::Trainer(Config& config, Experiment experiment, RunFolder& folder,
-                 const std::optional<fs::path>& start, const Registries& known, Progress& progress)
-    : config_(config), experiment_(std::move(experiment)), folder_(folder), progress_(progress) {
+Trainer::Trainer(Config& config, Experiment experiment, const RunFolder& folder,
+                 const std::optional<fs::path>& start, const Registries& known, Progress& progress,
+                 Communicator& communicator)
+    : config_(config),
+      experiment_(std::move(experiment)),
+      folder_(folder),
+      progress_(progress),
+      communicator_(communicator),
+      gradient_sum_(communicator, experiment_.optimizer->parameters(), bucket_bytes(config)) {
   if (start) restore(*start, known);
   first_step_ = step_;
+  // Machines of different kinds may round differently where initial values are drawn.
+  for (const auto& [name, value] : experiment_.model->parameters()) {
+    communicator_.broadcast(value.data());
+  }
+  for (const auto& [name, value] : experiment_.model->buffers()) communicator_.broadcast(value);
+  if (!communicator_.is_root()) return;
   write_whole_file(folder_.config(), resolved_yaml(config_));
   metrics_ = std::make_unique<MetricsLog>(folder_.metrics(), step_, record_.evaluated_step);
 }
@@ -112,7 +158,10 @@ void Trainer::restore(const fs::path& path, const Registries& known) {
   const CheckpointHeader header = read_checkpoint_header(path);
   const auto stored = parse_config(header.config, path.string(), known);
   require_same_run(*stored, config_, path, progress_);
-  load_checkpoint(path, tensors_of(*experiment_.model, *experiment_.optimizer));
+  CheckpointTensors tensors = tensors_of(*experiment_.model, *experiment_.optimizer);
+  tensors.optimizer = whole_state(*experiment_.optimizer);
+  load_checkpoint(path, tensors);
+  set_state(*experiment_.optimizer, tensors.optimizer);
   experiment_.optimizer->set_steps_taken(header.optimizer_steps);
   step_ = header.step;
   record_ = TrainingRecord::from_map(header.progress);
@@ -124,20 +173,22 @@ void Trainer::restore(const fs::path& path, const Registries& known) {
 }
 
 void Trainer::announce() const {
-  progress_.say(fmt::format("{}: {} attention on {}, {} parameters, {} thread{}",
+  const std::string ranks =
+      communicator_.size() == 1 ? "" : fmt::format("{} ranks of ", communicator_.size());
+  progress_.say(fmt::format("{}: {} attention on {}, {} parameters, {}{} thread{}",
                             config_.output.dir, config_.attention.name, config_.task.name,
                             format_count(static_cast<double>(experiment_.model->parameter_count())),
-                            num_threads(), num_threads() == 1 ? "" : "s"));
+                            ranks, num_threads(), num_threads() == 1 ? "" : "s"));
 }
 
 RunSummary Trainer::run(const StopSignal& stop) {
   announce();
   try {
     const RunSummary summary = summarize(train(stop));
-    write_summary(folder_.summary(), summary);
+    write_result(summary);
     return summary;
   } catch (const TrainingDiverged& error) {
-    write_summary(folder_.summary(), summarize(RunStatus::diverged));
+    write_result(summarize(RunStatus::diverged));
     const NewestCheckpoint newest = newest_checkpoint(folder_.checkpoints());
     throw TrainingDiverged("{}; stopped, and kept {}", error.what(),
                            newest.path ? newest.path->string() : "no checkpoint: none was due yet");
@@ -148,16 +199,24 @@ RunStatus Trainer::train(const StopSignal& stop) {
   if (step_ > 0) {
     if (const std::optional<RunStatus> end = finish_resumed_step(stop)) return *end;
   }
-  const auto make_batch = [this](std::uint64_t step) {
-    return experiment_.task->batch(Split::train, step, config_.train.batch_size);
-  };
-  Prefetcher batches(make_batch, static_cast<std::uint64_t>(step_),
+  Prefetcher batches([this](std::uint64_t step) { return make_batch(step); },
+                     static_cast<std::uint64_t>(step_),
                      static_cast<std::uint64_t>(config_.train.max_steps));
   while (true) {
     train_step(batches.next());
     report_step();
     if (const std::optional<RunStatus> end = finish_step(stop)) return *end;
   }
+}
+
+// This rank's sequences of a step.
+Batch Trainer::make_batch(std::uint64_t step) const {
+  const std::int64_t size = config_.train.batch_size;
+  const Share share = share_of(size, communicator_.rank(), communicator_.size());
+  const auto first =
+      step * static_cast<std::uint64_t>(size) + static_cast<std::uint64_t>(share.begin);
+  const Task& task = *experiment_.task;
+  return task.sequences(Split::train, task.group_at(step), first, share.size());
 }
 
 // What the step that the run goes on from has left to do: the test pass that a signal cut short, or
@@ -179,7 +238,7 @@ std::optional<RunStatus> Trainer::finish_step(const StopSignal& stop) {
   const bool is_tested = is_last() || is_due(config_.eval.every);
   const bool is_cut_short = is_tested && !test(stop);
   const bool is_over = is_tested && !is_cut_short && (is_last() || is_good_enough());
-  const bool is_stopped = !is_over && stop.is_requested();
+  const bool is_stopped = !is_over && communicator_.any(stop.is_requested());
   if (is_over || is_stopped || is_due(config_.checkpoint.every)) save_step();
   if (is_stopped) return RunStatus::interrupted;
   if (!is_over) return std::nullopt;
@@ -191,16 +250,17 @@ void Trainer::train_step(const Batch& batch) {
   const TrainOptions& train = config_.train;
   experiment_.model->zero_grad();
   batch_score_ = accumulate_gradients(*experiment_.model, batch, train.accumulation_steps,
-                                      train.seed, step_ + 1);
+                                      train.seed, step_ + 1, gradient_sum_);
   const auto& parameters = experiment_.optimizer->parameters();
   grad_norm_ = finite_gradient_norm(parameters, step_ + 1);
   if (train.clip_grad_norm) clip_gradients(parameters, grad_norm_, *train.clip_grad_norm);
   learning_rate_ = learning_rate(config_.schedule, config_.optimizer->lr, step_, train.max_steps);
   experiment_.optimizer->step(learning_rate_);
+  gather_parameters(*experiment_.optimizer, communicator_);
   ++step_;
 
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  const std::int64_t tokens = batch.inputs.numel();
+  const std::int64_t tokens = train.batch_size * batch.inputs.size(1);  // of all ranks
   record_.train_seconds += seconds;
   record_.tokens += tokens;
   logged_seconds_ += seconds;
@@ -221,6 +281,12 @@ void Trainer::report_step() {
                   .seconds_left = elapsed / done * left},
                  is_logged);
   if (!is_logged) return;
+  if (metrics_) log_step(tokens_per_s);
+  logged_seconds_ = 0;
+  logged_tokens_ = 0;
+}
+
+void Trainer::log_step(double tokens_per_s) {
   metrics_->write({.step = step_,
                    .split = "train",
                    .loss = batch_score_.loss(),
@@ -230,18 +296,18 @@ void Trainer::report_step() {
                    .tokens_per_s = tokens_per_s,
                    .share_beyond_resolution = share_beyond_resolution(*experiment_.model),
                    .groups = {}});
-  logged_seconds_ = 0;
-  logged_tokens_ = 0;
 }
 
 // Scores the test sequences. False, and nothing has changed, where a signal came before the end.
 bool Trainer::test(const StopSignal& stop) {
   std::optional<Evaluation> evaluation =
       evaluate(*experiment_.model, *experiment_.task, config_.train.micro_batch_size(),
-               [&stop] { return stop.is_requested(); });
+               communicator_, [&stop] { return stop.is_requested(); });
   if (!evaluation) return false;
   evaluation_ = std::move(evaluation);
-  if (record_.evaluated_step != step_) log_test();  // else a resumed run has its line already
+  if (record_.evaluated_step == step_) return true;  // a resumed run has its line already
+  if (metrics_) log_test();
+  note_test_score(evaluation_->total);
   return true;
 }
 
@@ -264,7 +330,6 @@ void Trainer::log_test() {
   progress_.say(fmt::format("step {}/{}  test loss {:.4f}  test accuracy {:.2f}%", step_,
                             config_.train.max_steps, printable(total.loss()),
                             100 * total.accuracy()));
-  note_test_score(total);
 }
 
 void Trainer::note_test_score(const Score& score) {
@@ -278,19 +343,29 @@ void Trainer::note_test_score(const Score& score) {
   if (config_.checkpoint.keep_best) save(folder_.checkpoints() / "best.h5");
 }
 
+// The optimiser's state comes together first: all ranks take part.
 void Trainer::save(const fs::path& path) const {
+  CheckpointTensors tensors = tensors_of(*experiment_.model, *experiment_.optimizer);
+  tensors.optimizer = gather_state(*experiment_.optimizer, communicator_);
+  if (!communicator_.is_root()) return;
   CheckpointHeader header;
   header.step = step_;
   header.seed = config_.train.seed;
   header.config = resolved_yaml(config_);
   header.optimizer_steps = experiment_.optimizer->steps_taken();
   header.progress = record_.to_map();
-  save_checkpoint(path, header, tensors_of(*experiment_.model, *experiment_.optimizer));
+  save_checkpoint(path, header, tensors);
 }
 
 void Trainer::save_step() {
   save(checkpoint_path(folder_.checkpoints(), step_));
-  prune_checkpoints(folder_.checkpoints(), config_.checkpoint.keep_last);
+  if (communicator_.is_root()) {
+    prune_checkpoints(folder_.checkpoints(), config_.checkpoint.keep_last);
+  }
+}
+
+void Trainer::write_result(const RunSummary& summary) const {
+  if (communicator_.is_root()) write_summary(folder_.summary(), summary);
 }
 
 std::vector<std::pair<std::string, Score>> Trainer::named_groups() const {
@@ -323,15 +398,24 @@ RunSummary Trainer::summarize(RunStatus status) const {
 }
 
 RunSummary run_training(Config& config, const Resume& resume, const Registries& known,
-                        Progress& progress, const StopSignal& stop) {
+                        Progress& progress, const StopSignal& stop, Communicator& communicator) {
   const fs::path path = config.output.dir;
+  require_one_config(config, communicator);
+  require_work_for_all(config.train, communicator);
   if (resume.from == Resume::From::file) read_checkpoint_header(resume.file);  // before all else
-  require_usable_folder(path, resume);
+  if (communicator.is_root()) require_usable_folder(path, resume);
   const ThreadScope threads(config.train.threads);
-  Experiment experiment = build_experiment(config);
-  RunFolder folder(path);
-  const std::optional<fs::path> start = find_start(folder, resume, progress);
-  return Trainer(config, std::move(experiment), folder, start, known, progress).run(stop);
+  Experiment experiment = build_experiment(config, optimizer_shard(config, communicator));
+  const RunFolder folder = communicator.is_root() ? RunFolder::take(path) : RunFolder(path);
+  const auto start = find_start(folder, resume, progress, communicator);
+  return Trainer(config, std::move(experiment), folder, start, known, progress, communicator)
+      .run(stop);
+}
+
+RunSummary run_training(Config& config, const Resume& resume, const Registries& known,
+                        Progress& progress, const StopSignal& stop) {
+  OneRank alone;
+  return run_training(config, resume, known, progress, stop, alone);
 }
 
 }  // namespace mobius

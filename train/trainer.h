@@ -8,9 +8,11 @@
 #include <optional>
 #include <string>
 
+#include "core/comm/communicator.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/experiment.h"
+#include "train/gradient_sum.h"
 #include "train/metrics.h"
 #include "train/progress.h"
 #include "train/run_folder.h"
@@ -33,15 +35,16 @@ struct TrainingRecord {
   static TrainingRecord from_map(const std::map<std::string, double>& values);
 };
 
-/// One run, from its first step or from a checkpoint.
+/// One run, from its first step or from a checkpoint. All ranks do the same, each with its share of
+/// every batch; only the root writes.
 class Trainer {
  public:
   /// Takes the folder over: writes config.yaml and goes on with metrics.jsonl. `start` is the
   /// checkpoint to go on from; the experiment's tensors are filled from it. Throws ConfigError
   /// where its configuration differs in what makes a run what it is.
-  Trainer(Config& config, Experiment experiment, RunFolder& folder,
+  Trainer(Config& config, Experiment experiment, const RunFolder& folder,
           const std::optional<std::filesystem::path>& start, const Registries& known,
-          Progress& progress);
+          Progress& progress, Communicator& communicator);
 
   /// Trains until the configured end or a stop signal, then saves a checkpoint and summary.json. A
   /// signal ends a pass over the test sequences, too: nothing of it is kept, and the run that goes
@@ -59,12 +62,15 @@ class Trainer {
   std::optional<RunStatus> finish_resumed_step(const StopSignal& stop);
   std::optional<RunStatus> finish_step(const StopSignal& stop);
   bool test(const StopSignal& stop);
+  Batch make_batch(std::uint64_t step) const;
   void train_step(const Batch& batch);
   void report_step();
+  void log_step(double tokens_per_s);
   void log_test();
   void note_test_score(const Score& score);
   void save(const std::filesystem::path& path) const;
   void save_step();
+  void write_result(const RunSummary& summary) const;
   RunSummary summarize(RunStatus status) const;
   std::vector<std::pair<std::string, Score>> named_groups() const;
   bool is_due(std::int64_t every) const { return every > 0 && step_ % every == 0; }
@@ -73,13 +79,15 @@ class Trainer {
 
   Config& config_;
   Experiment experiment_;
-  RunFolder& folder_;
+  const RunFolder& folder_;
   Progress& progress_;
+  Communicator& communicator_;
+  GradientSum gradient_sum_;
 
   std::int64_t step_ = 0;  // done
   TrainingRecord record_;
   std::optional<Evaluation> evaluation_;
-  std::unique_ptr<MetricsLog> metrics_;
+  std::unique_ptr<MetricsLog> metrics_;  // the root's
 
   // Of the last step.
   Score batch_score_;
@@ -93,7 +101,11 @@ class Trainer {
   Clock::time_point started_ = Clock::now();
 };
 
-/// The whole of `mobius train`: checks the folder, builds, resumes, trains.
+/// The whole of `mobius train`: checks the folder, builds, resumes, trains. Called by all ranks,
+/// with the same configuration.
+RunSummary run_training(Config& config, const Resume& resume, const Registries& known,
+                        Progress& progress, const StopSignal& stop, Communicator& communicator);
+/// The same in one process.
 RunSummary run_training(Config& config, const Resume& resume, const Registries& known,
                         Progress& progress, const StopSignal& stop);
 

@@ -95,7 +95,10 @@ std::string behaviour(const std::vector<std::string>& settings, const Registries
 
 // gamma only scales a custom kernel, for all keys alike: it cancels in the kernel whose maximum is
 // 1 and in its mean (docs/MATH.md, section 1). It is there to say so, and refused unless it is 0.
-const std::set<std::string> kWithoutEffect = {"attention.gamma of conformal"};
+//
+// The keys of `distributed` are for several ranks (tests/e2e/ranks_test.cpp).
+const std::set<std::string> kWithoutEffect = {"attention.gamma of conformal",
+                                              "distributed.zero_stage", "distributed.bucket_mib"};
 
 // ---- other values for a key
 

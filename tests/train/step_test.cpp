@@ -218,7 +218,8 @@ TEST(Evaluate, EndsBeforeTheNextBatchWhereItIsStopped) {
   int asked = 0;
   const auto stop_at = [&](int batch) {
     asked = 0;
-    return evaluate(*experiment.model, *experiment.task, 4, [&] { return ++asked > batch; });
+    OneRank alone;
+    return evaluate(*experiment.model, *experiment.task, 4, alone, [&] { return ++asked > batch; });
   };
   EXPECT_FALSE(stop_at(0).has_value());
   EXPECT_FALSE(stop_at(3).has_value());

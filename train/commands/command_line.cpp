@@ -1,13 +1,18 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <exception>
+#include <memory>
+#include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/error.h"
 #include "core/nearest.h"
+#include "core/parallel.h"
 #include "train/commands/commands.h"
 #include "train/printable.h"
 #include "train/step.h"
@@ -26,10 +31,28 @@ constexpr const char* exit_codes = R"(Exit codes:
 Example:
   mobius train configs/recall/mqar_softmax.yaml optimizer.lr=3e-4 --out runs/first)";
 
-ExitCode fail(ExitCode code, const char* message) {
+ExitCode fail(ExitCode code, const std::string& message) {
   std::fflush(stdout);
   fmt::print(stderr, "mobius: error: {}\n", printable_lines(message));
   return code;
+}
+
+// A rank that fails by itself ends the others, which wait for it. What is wrong for one (a
+// configuration, a file) mostly is for all: the root says it, and the others let it speak first.
+ExitCode fail(ExitCode code, const std::string& message, Communicator* communicator) {
+  if (communicator == nullptr || communicator->size() == 1) return fail(code, message);
+  if (!communicator->is_root()) std::this_thread::sleep_for(std::chrono::seconds(1));
+  fail(code, communicator->is_root() ? message
+                                     : fmt::format("rank {}: {}", communicator->rank(), message));
+  communicator->abort(static_cast<int>(code));
+  return code;
+}
+
+std::unique_ptr<Communicator> join_ranks() {
+  const Launch launch = launch_of(process_environment());
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  set_num_threads(threads_per_rank(launch, num_threads(), cores));
+  return make_communicator(launch);
 }
 
 const CLI::App& innermost(const CLI::App& app) {
@@ -68,19 +91,34 @@ void refuse_unknown_words(const CLI::App& app) {
   throw ConfigError("unknown command '{}'; {}", word, suggest_name(word, commands));
 }
 
-ExitCode parse_and_run(CLI::App& app, int argc, const char* const* argv, const Action& action) {
+// What the words on the command line ask for.
+struct Actions {
+  Action of_one_process;
+  RanksAction of_all_ranks;
+
+  ExitCode run(Communicator& communicator) const {
+    if (of_all_ranks) return of_all_ranks(communicator);
+    if (communicator.size() == 1) return of_one_process();
+    throw ConfigError(
+        "only train and eval run on several ranks; start this command without mpirun or srun");
+  }
+};
+
+ExitCode parse_and_run(CLI::App& app, int argc, const char* const* argv, const Actions& actions,
+                       Communicator& communicator) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) refuse_unknown_words(app);
-    return app.exit(error) == 0 ? ExitCode::done : ExitCode::bad_input;
+    std::ostringstream nowhere;
+    const int code = communicator.is_root() ? app.exit(error) : app.exit(error, nowhere, nowhere);
+    return code == 0 ? ExitCode::done : ExitCode::bad_input;
   }
-  return action();
+  return actions.run(communicator);
 }
 
-}  // namespace
-
-ExitCode run_command_line(int argc, const char* const* argv, const Registries& known) {
+ExitCode run(int argc, const char* const* argv, const Registries& known,
+             Communicator& communicator) {
   CLI::App app("Trains attention models described by a YAML file.", "mobius");
   app.footer(exit_codes);
   app.set_version_flag("--version", "mobius " MOBIUS_VERSION);
@@ -89,20 +127,29 @@ ExitCode run_command_line(int argc, const char* const* argv, const Registries& k
     return fmt::format("mobius: error: {}\nRun 'mobius --help' for the commands.\n",
                        printable(error.what()));
   });
-  Action action;
-  add_train_command(app, known, action);
-  add_eval_command(app, known, action);
-  add_inspect_command(app, action);
-  add_config_command(app, known, action);
-  add_compare_command(app, known, action);
+  Actions actions;
+  add_train_command(app, known, actions.of_all_ranks);
+  add_eval_command(app, known, actions.of_all_ranks);
+  add_inspect_command(app, actions.of_one_process);
+  add_config_command(app, known, actions.of_one_process);
+  add_compare_command(app, known, actions.of_one_process);
+  return parse_and_run(app, argc, argv, actions, communicator);
+}
+
+}  // namespace
+
+ExitCode run_command_line(int argc, const char* const* argv, const Registries& known) {
+  std::unique_ptr<Communicator> communicator;
   try {
-    return parse_and_run(app, argc, argv, action);
-  } catch (const TrainingDiverged& error) {
-    return fail(ExitCode::diverged, error.what());
+    communicator = join_ranks();
+    return run(argc, argv, known, *communicator);
+  } catch (const TrainingDiverged& error) {  // on all ranks alike
+    if (communicator->is_root()) fail(ExitCode::diverged, error.what());
+    return ExitCode::diverged;
   } catch (const ConfigError& error) {
-    return fail(ExitCode::bad_input, error.what());
+    return fail(ExitCode::bad_input, error.what(), communicator.get());
   } catch (const std::exception& error) {
-    return fail(ExitCode::failed, error.what());
+    return fail(ExitCode::failed, error.what(), communicator.get());
   }
 }
 

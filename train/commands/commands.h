@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "core/comm/communicator.h"
 #include "train/config.h"
 
 namespace CLI {
@@ -22,15 +23,18 @@ enum class ExitCode {
 
 /// What the command line asked for; called once it has been read without errors.
 using Action = std::function<ExitCode()>;
+/// The same of a command that several ranks run together, each calling it.
+using RanksAction = std::function<ExitCode(Communicator&)>;
 
 /// Each adds its subcommand; when it is the one given, it sets `action`.
-void add_train_command(CLI::App& app, const Registries& known, Action& action);
-void add_eval_command(CLI::App& app, const Registries& known, Action& action);
+void add_train_command(CLI::App& app, const Registries& known, RanksAction& action);
+void add_eval_command(CLI::App& app, const Registries& known, RanksAction& action);
 void add_inspect_command(CLI::App& app, Action& action);
 void add_config_command(CLI::App& app, const Registries& known, Action& action);
 void add_compare_command(CLI::App& app, const Registries& known, Action& action);
 
-/// Runs the program; never throws.
+/// Runs the program, as one of the ranks that the environment says were launched; never throws. The
+/// root alone speaks to the user, but for a rank that fails by itself, which ends all of them.
 ExitCode run_command_line(int argc, const char* const* argv, const Registries& known);
 
 }  // namespace mobius

@@ -42,7 +42,8 @@ void print_scores(std::int64_t step, const Evaluation& evaluation, const NamedSc
   }
 }
 
-ExitCode eval(const std::string& path, bool as_json, const Registries& known) {
+ExitCode eval(const std::string& path, bool as_json, const Registries& known,
+              Communicator& communicator) {
   const CheckpointHeader header = read_checkpoint_header(path);
   const auto config = parse_config(header.config, path, known);
   if (config->train.threads > 0) set_num_threads(config->train.threads);
@@ -52,7 +53,9 @@ ExitCode eval(const std::string& path, bool as_json, const Registries& known) {
   load_checkpoint(path, tensors);
 
   const Evaluation evaluation =
-      evaluate(*experiment.model, *experiment.task, config->train.micro_batch_size());
+      *evaluate(*experiment.model, *experiment.task, config->train.micro_batch_size(), communicator,
+                [] { return false; });
+  if (!communicator.is_root()) return ExitCode::done;
   NamedScores groups;
   for (std::size_t i = 0; i < evaluation.groups.size(); ++i) {
     groups.emplace_back(experiment.task->groups()[i], evaluation.groups[i]);
@@ -68,7 +71,7 @@ ExitCode eval(const std::string& path, bool as_json, const Registries& known) {
 
 }  // namespace
 
-void add_eval_command(CLI::App& app, const Registries& known, Action& action) {
+void add_eval_command(CLI::App& app, const Registries& known, RanksAction& action) {
   CLI::App* command = app.add_subcommand("eval", "Score a checkpoint on the test sequences");
   command->footer(examples);
   auto path = std::make_shared<std::string>();
@@ -76,7 +79,9 @@ void add_eval_command(CLI::App& app, const Registries& known, Action& action) {
   command->add_option("checkpoint", *path, "HDF5 file")->required()->type_name("CHECKPOINT");
   command->add_flag("--json", *as_json, "one JSON object on standard output");
   command->callback([path, as_json, &known, &action] {
-    action = [path, as_json, &known] { return eval(*path, *as_json, known); };
+    action = [path, as_json, &known](Communicator& communicator) {
+      return eval(*path, *as_json, known, communicator);
+    };
   });
 }
 

@@ -19,6 +19,7 @@ constexpr const char* examples = R"(Examples:
   mobius train run.yaml --resume auto                go on from the newest complete checkpoint,
                                                      or start where there is none yet
   mobius train run.yaml --resume runs/run/checkpoints/best.h5 --out runs/branch
+  mpirun -n 4 mobius train run.yaml                  four ranks share every batch
 
 The folder holds config.yaml, metrics.jsonl, summary.json and checkpoints/. Ctrl-C and SIGTERM
 finish the step, or drop the test pass, save, and exit with code 4; `mobius config help` lists every key.)";
@@ -57,22 +58,25 @@ void print_summary(const RunSummary& summary, const std::string& folder) {
              format_count(summary.tokens_per_s), printable(folder));
 }
 
-ExitCode train(const TrainArguments& arguments, const Registries& known) {
+ExitCode train(const TrainArguments& arguments, const Registries& known,
+               Communicator& communicator) {
   const auto config = load_config(arguments.config, arguments.overrides, known);
   if (!arguments.out.empty()) config->output.dir = arguments.out;
   const StopSignal stop;
   RunSummary summary;
   {
-    Progress progress(stdout);
-    summary = run_training(*config, Resume::parse(arguments.resume), known, progress, stop);
+    // mpirun lets ranks write to a terminal of its own making, wherever its own output goes.
+    Progress progress(communicator.is_root() ? stdout : nullptr, communicator.size() == 1);
+    summary =
+        run_training(*config, Resume::parse(arguments.resume), known, progress, stop, communicator);
   }
-  print_summary(summary, config->output.dir);
+  if (communicator.is_root()) print_summary(summary, config->output.dir);
   return summary.status == RunStatus::interrupted ? ExitCode::interrupted : ExitCode::done;
 }
 
 }  // namespace
 
-void add_train_command(CLI::App& app, const Registries& known, Action& action) {
+void add_train_command(CLI::App& app, const Registries& known, RanksAction& action) {
   CLI::App* command = app.add_subcommand("train", "Train the model a configuration describes");
   command->footer(examples);
   auto arguments = std::make_shared<TrainArguments>();
@@ -84,7 +88,9 @@ void add_train_command(CLI::App& app, const Registries& known, Action& action) {
   command->add_option("--resume", arguments->resume, "checkpoint to go on from")
       ->type_name("PATH|auto");
   command->callback([arguments, &known, &action] {
-    action = [arguments, &known] { return train(*arguments, known); };
+    action = [arguments, &known](Communicator& communicator) {
+      return train(*arguments, known, communicator);
+    };
   });
 }
 

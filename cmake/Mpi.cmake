@@ -1,0 +1,16 @@
+# MOBIUS_MPI: AUTO trains on several ranks where MPI is installed, ON demands it, OFF leaves it out.
+set(MOBIUS_MPI AUTO CACHE STRING "Several ranks, over MPI: AUTO, ON or OFF")
+set_property(CACHE MOBIUS_MPI PROPERTY STRINGS AUTO ON OFF)
+
+if(NOT MOBIUS_MPI MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "MOBIUS_MPI: expected AUTO, ON or OFF, got '${MOBIUS_MPI}'")
+endif()
+if(MOBIUS_MPI STREQUAL "ON")
+  find_package(MPI REQUIRED COMPONENTS C)
+elseif(MOBIUS_MPI STREQUAL "AUTO")
+  find_package(MPI COMPONENTS C)
+endif()
+if(MOBIUS_MPI STREQUAL "OFF" OR NOT MPI_C_FOUND)
+  message(STATUS "MPI: not used; every run is one process")
+  set(MPI_C_FOUND OFF)
+endif()

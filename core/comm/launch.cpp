@@ -1,0 +1,150 @@
+#include "core/comm/launch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "core/error.h"
+
+extern char** environ;
+
+namespace mobius {
+
+namespace {
+
+// A variable's name, and its value where it is set.
+struct Number {
+  std::string_view name;
+  std::optional<int> value{};
+};
+
+// What one launcher says.
+struct Place {
+  Number rank, size, local_rank, local_size;
+};
+
+Number read(const Environment& environment, std::string_view name) {
+  const auto entry = environment.find(std::string(name));
+  if (name.empty() || entry == environment.end() || entry->second.empty()) return {name};
+  const std::string& text = entry->second;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
+    throw ConfigError("launch: {}={}: expected a whole number, 0 or more", name, text);
+  }
+  return {name, value};
+}
+
+void require_below(const Number& index, const Number& count) {
+  if (!index.value || !count.value || *index.value < *count.value) return;
+  throw ConfigError("launch: {}={}, but {}={}: the first must be smaller", index.name, *index.value,
+                    count.name, *count.value);
+}
+
+void require_consistent(const Place& place) {
+  const auto& [rank, size, local_rank, local_size] = place;
+  require_below(rank, size);
+  require_below(local_rank, local_size);
+  if (size.value && local_size.value && *local_size.value > *size.value) {
+    throw ConfigError("launch: {}={}, but {}={}: there are fewer ranks in all than here",
+                      local_size.name, *local_size.value, size.name, *size.value);
+  }
+  if (size.value.value_or(1) > 1 && !rank.value) {
+    throw ConfigError("launch: {}={}, but {} is not set", size.name, *size.value, rank.name);
+  }
+  if (rank.value.value_or(0) > 0 && !size.value) {
+    throw ConfigError("launch: {}={}, but {} is not set", rank.name, *rank.value, size.name);
+  }
+}
+
+Place read_place(const Environment& environment, std::string_view rank, std::string_view size,
+                 std::string_view local_rank, std::string_view local_size) {
+  const Place place = {read(environment, rank), read(environment, size),
+                       read(environment, local_rank), read(environment, local_size)};
+  require_consistent(place);
+  return place;
+}
+
+Place open_mpi_place(const Environment& environment) {
+  return read_place(environment, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                    "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
+}
+
+Place pmi_place(const Environment& environment) {
+  return read_place(environment, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
+}
+
+Place srun_place(const Environment& environment) {
+  if (!environment.contains("SLURM_STEP_ID")) return {};
+  const bool knows_step = environment.contains("SLURM_STEP_NUM_TASKS");
+  return read_place(environment, "SLURM_PROCID",
+                    knows_step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_LOCALID", "");
+}
+
+Place torchrun_place(const Environment& environment) {
+  return read_place(environment, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
+}
+
+void require_same(const Number& a, const Number& b) {
+  if (!a.value || !b.value || *a.value == *b.value) return;
+  throw ConfigError(
+      "launch: {}={}, but {}={}: two launchers contradict each other; unset the variables of the "
+      "one that did not start this process",
+      a.name, *a.value, b.name, *b.value);
+}
+
+void require_same(const Place& a, const Place& b) {
+  require_same(a.rank, b.rank);
+  require_same(a.size, b.size);
+  require_same(a.local_rank, b.local_rank);
+  require_same(a.local_size, b.local_size);
+}
+
+}  // namespace
+
+Environment process_environment() {
+  Environment environment;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t end = text.find('=');
+    if (end == std::string_view::npos) continue;
+    environment.emplace(text.substr(0, end), text.substr(end + 1));
+  }
+  return environment;
+}
+
+Launch launch_of(const Environment& environment) {
+  const Place torchrun = torchrun_place(environment);
+  const Place srun = srun_place(environment);
+  Place place;
+  for (const Place& candidate : {open_mpi_place(environment), pmi_place(environment), srun}) {
+    if (!place.size.value && candidate.size.value) place = candidate;
+  }
+  if (place.size.value) {
+    require_same(torchrun, place);
+  } else if (torchrun.size.value.value_or(1) > 1) {
+    throw ConfigError(
+        "launch: {}={}, but no MPI launcher started this process; start the ranks by mpirun -n {} "
+        "or srun -n {}",
+        torchrun.size.name, *torchrun.size.value, *torchrun.size.value, *torchrun.size.value);
+  }
+  Launch launch;
+  launch.rank = place.rank.value.value_or(0);
+  launch.size = std::max(place.size.value.value_or(1), 1);
+  launch.local_rank = place.local_rank.value ? place.local_rank.value : torchrun.local_rank.value;
+  launch.local_size = place.local_size.value ? place.local_size.value : torchrun.local_size.value;
+  launch.has_thread_count = environment.contains("OMP_NUM_THREADS");
+  if (srun.size.value) launch.cpus = read(environment, "SLURM_CPUS_PER_TASK").value;
+  return launch;
+}
+
+int threads_per_rank(const Launch& launch, int current, int cores) {
+  if (launch.has_thread_count || launch.size == 1) return current;
+  if (launch.cpus.value_or(0) > 0) return *launch.cpus;
+  const int local_size = launch.local_size.value_or(1);
+  return std::clamp(cores / std::max(local_size, 1), 1, current);
+}
+
+}  // namespace mobius

@@ -1,0 +1,13 @@
+// In place of mpi_communicator.cpp where MPI is not installed.
+
+#include "core/comm/communicator.h"
+#include "core/error.h"
+
+namespace mobius {
+
+std::unique_ptr<Communicator> make_mpi_communicator(const Launch& launch) {
+  throw ConfigError("launch: rank {} of {}, but this program was built without MPI", launch.rank,
+                    launch.size);
+}
+
+}  // namespace mobius

@@ -1,0 +1,50 @@
+// One rank, and the division of work. Several ranks: tests/distributed.
+
+#include "core/comm/communicator.h"
+
+#include <gtest/gtest.h>
+
+namespace mobius {
+namespace {
+
+TEST(ShareOf, DividesIntoConsecutivePartsOfAboutEqualSize) {
+  for (std::int64_t n : {0, 1, 5, 7, 8, 1000}) {
+    for (std::int64_t count : {1, 2, 3, 4, 7}) {
+      std::int64_t end = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const Share share = share_of(n, i, count);
+        EXPECT_EQ(share.begin, end);
+        EXPECT_GE(share.size(), n / count);
+        EXPECT_LE(share.size(), (n + count - 1) / count);
+        end = share.end;
+      }
+      EXPECT_EQ(end, n);
+    }
+  }
+}
+
+TEST(OneRank, LeavesThingsAsTheyAre) {
+  OneRank alone;
+  EXPECT_EQ(alone.size(), 1);
+  EXPECT_TRUE(alone.is_root());
+  const Tensor values = Tensor::from(std::vector<float>{1, 2, 3, 4}, {4});
+  const auto pending = alone.start_sum(values);
+  pending->advance();
+  pending->wait();
+  alone.broadcast(values);
+  alone.all_gather(values);
+  EXPECT_EQ(values.to_vector<float>(), (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(alone.broadcast("text"), "text");
+  EXPECT_TRUE(alone.any(true));
+  EXPECT_FALSE(alone.any(false));
+}
+
+TEST(OneRank, GathersItsOwn) {
+  OneRank alone;
+  const Tensor whole = Tensor::zeros({2, 2});
+  alone.gather(Tensor::from(std::vector<float>{1, 2, 3, 4}, {4}), whole);
+  EXPECT_EQ(whole.to_vector<float>(), (std::vector<float>{1, 2, 3, 4}));
+}
+
+}  // namespace
+}  // namespace mobius
