@@ -38,6 +38,12 @@ Variable Block::forward(Variable h, const AttentionMask& mask,
   return h;
 }
 
+Variable Block::extend(Variable h, AttentionCache& cache) const {
+  h = h + attention_->extend(attention_norm_->forward(h), cache);
+  h = h + mlp_->forward(mlp_norm_->forward(h));
+  return h;
+}
+
 BlockStack::BlockStack(const Initializer& init, const ModelOptions& model,
                        const AttentionOptions& attention) {
   for (std::int64_t layer = 0; layer < model.n_layers; ++layer)
@@ -47,6 +53,18 @@ BlockStack::BlockStack(const Initializer& init, const ModelOptions& model,
 Variable BlockStack::forward(Variable h, const AttentionMask& mask,
                              const ForwardContext& context) const {
   for (const std::shared_ptr<Block>& block : blocks_) h = block->forward(h, mask, context);
+  return h;
+}
+
+BlockCaches BlockStack::make_caches() const {
+  BlockCaches caches;
+  for (const std::shared_ptr<Block>& block : blocks_)
+    caches.push_back(block->attention()->make_cache());
+  return caches;
+}
+
+Variable BlockStack::extend(Variable h, const BlockCaches& caches) const {
+  for (std::size_t i = 0; i < blocks_.size(); ++i) h = blocks_[i]->extend(h, *caches.at(i));
   return h;
 }
 

@@ -18,6 +18,9 @@ class Block : public Module {
   /// h[B, N, d_model] -> [B, N, d_model].
   Variable forward(Variable h, const AttentionMask& mask, const ForwardContext& context) const;
 
+  /// forward() of the positions that follow those in the attention's cache; see Attention::extend.
+  Variable extend(Variable h, AttentionCache& cache) const;
+
   const std::shared_ptr<Attention>& attention() const { return attention_; }
 
  private:
@@ -27,12 +30,18 @@ class Block : public Module {
   Dropout attention_dropout_, mlp_dropout_;
 };
 
+/// One a block.
+using BlockCaches = std::vector<std::unique_ptr<AttentionCache>>;
+
 /// Blocks one after the other; their names are 0, 1, ...
 class BlockStack : public Module {
  public:
   BlockStack(const Initializer& init, const ModelOptions& model, const AttentionOptions& attention);
 
   Variable forward(Variable h, const AttentionMask& mask, const ForwardContext& context) const;
+
+  BlockCaches make_caches() const;
+  Variable extend(Variable h, const BlockCaches& caches) const;
 
   const std::vector<std::shared_ptr<Block>>& blocks() const { return blocks_; }
 

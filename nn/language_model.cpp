@@ -30,25 +30,33 @@ LanguageModel::LanguageModel(const ModelOptions& model, const AttentionOptions& 
               : make_child<Linear>("head", init, model.d_model, vocab_size, /*bias=*/false);
 }
 
-Variable LanguageModel::embed(const Tensor& tokens) const {
+Variable LanguageModel::embed(const Tensor& tokens, std::int64_t position) const {
   if (tokens.ndim() != 2)
     throw ShapeError("language model: expected tokens [batch, positions], got {}",
                      to_string(tokens.shape()));
   const Variable embedded = embedding_->forward(tokens);
   if (!positions_) return embedded;
-  if (tokens.size(1) > max_seq_len_)
+  const std::int64_t end = position + tokens.size(1);
+  if (end > max_seq_len_)
     throw ShapeError("language model: {} tokens a sequence, but positions are learned up to {}",
-                     tokens.size(1), max_seq_len_);
-  return embedded + positions_->first(tokens.size(1));
+                     end, max_seq_len_);
+  return embedded + positions_->rows(position, end);
 }
 
 Variable LanguageModel::hidden(const Tensor& tokens, const ForwardContext& context) const {
-  const Variable h = dropout_.forward(embed(tokens), context);
+  const Variable h = dropout_.forward(embed(tokens, /*position=*/0), context);
   return final_norm_->forward(blocks_->forward(h, {.causal = true}, context));
 }
 
 Variable LanguageModel::logits(const Tensor& tokens, const ForwardContext& context) const {
   return head_->forward(hidden(tokens, context));
+}
+
+Variable LanguageModel::extend(const Tensor& tokens, ModelCache& cache) const {
+  const NoGradGuard no_grad;
+  const Variable h = blocks_->extend(embed(tokens, cache.length), cache.blocks);
+  cache.length += tokens.size(1);
+  return head_->forward(final_norm_->forward(h));
 }
 
 LossResult LanguageModel::loss(const Tensor& tokens, const Tensor& labels,

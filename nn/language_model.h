@@ -13,6 +13,12 @@ namespace mobius {
 /// Throws the ConfigError that building such a model would, without making its parameters.
 void require_buildable(const ModelOptions& model, const AttentionOptions& attention);
 
+/// What a model remembers of the tokens it has read, for LanguageModel::extend().
+struct ModelCache {
+  BlockCaches blocks;
+  std::int64_t length = 0;  // tokens read
+};
+
 /// A causal language model. Parameters are named embedding.weight, positions.weight (learned
 /// positions), blocks.I.attention_norm, .attention, .mlp_norm, .mlp, final_norm and, where the head
 /// is not tied, head.weight.
@@ -29,6 +35,11 @@ class LanguageModel : public Module {
   Variable hidden(const Tensor& tokens, const ForwardContext& context) const;
   /// [B, N, V].
   Variable logits(const Tensor& tokens, const ForwardContext& context) const;
+  /// An empty memory.
+  ModelCache make_cache() const { return {.blocks = blocks_->make_caches()}; }
+  /// logits() of tokens[B, n] that follow those in the cache, [B, n, V], without reading the former
+  /// again. Without gradients and dropout.
+  Variable extend(const Tensor& tokens, ModelCache& cache) const;
   /// Mean cross-entropy over the labels[B, N] that are not -100: labels[b, n] is what the model
   /// should predict at position n (already shifted); see linear_cross_entropy().
   LossResult loss(const Tensor& tokens, const Tensor& labels, const ForwardContext& context,
@@ -40,7 +51,8 @@ class LanguageModel : public Module {
   std::vector<std::shared_ptr<Attention>> attentions() const;
 
  private:
-  Variable embed(const Tensor& tokens) const;
+  /// `position`: of the first token.
+  Variable embed(const Tensor& tokens, std::int64_t position) const;
 
   std::int64_t vocab_size_;
   std::int64_t max_seq_len_;

@@ -41,8 +41,10 @@ class Embedding : public Module {
 
   /// index (i32 or i64) of any shape -> [index..., d]. Throws Error on an index outside [0, n).
   Variable forward(const Tensor& index) const { return gather_rows(weight_, index); }
-  /// Rows [0, n): those of the first n positions.
-  Variable first(std::int64_t n) const { return slice(weight_, 0, 0, n); }
+  /// Rows [begin, end).
+  Variable rows(std::int64_t begin, std::int64_t end) const {
+    return slice(weight_, 0, begin, end);
+  }
   const Variable& weight() const { return weight_; }
 
  private:

@@ -9,6 +9,7 @@
 #include "core/backend.h"
 #include "core/registry.h"
 #include "core/schema.h"
+#include "nn/attention/cache.h"
 #include "nn/attention/positions.h"
 #include "nn/init.h"
 #include "nn/module.h"
@@ -29,6 +30,12 @@ class Attention : public Module {
  public:
   virtual Variable forward(const Variable& x, const AttentionMask& mask,
                            const ForwardContext& context) = 0;
+
+  /// An empty memory for extend(). Unless a variant has one of its own, that of the inputs.
+  virtual std::unique_ptr<AttentionCache> make_cache() const;
+  /// The outputs of the positions x[B, n, d_model] that follow those in the cache, which remembers
+  /// them: the last n rows of a causal forward() over all. Without gradients and dropout.
+  virtual Variable extend(const Variable& x, AttentionCache& cache);
 
   virtual AttentionDiagnostics diagnostics() const = 0;
 

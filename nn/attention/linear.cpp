@@ -10,7 +10,15 @@ class LinearAttention final : public MultiHeadAttention {
  public:
   using MultiHeadAttention::MultiHeadAttention;
 
+  std::unique_ptr<AttentionCache> make_cache() const override {
+    return std::make_unique<MomentCache>();
+  }
+
  protected:
+  Variable attend_cached(HeadInputs in, AttentionCache& cache) override {
+    return dynamic_cast<MomentCache&>(cache).attend(elu_plus_one(in.q), elu_plus_one(in.k), in.v,
+                                                    linear_attention_eps);
+  }
   Variable attend(const HeadInputs& in) override {
     return elu_linear_attention(in.q, in.k, in.v, in.mask);
   }

@@ -16,6 +16,17 @@ Variable merge_heads(const Variable& x) {
 
 }  // namespace
 
+std::unique_ptr<AttentionCache> Attention::make_cache() const {
+  return std::make_unique<InputCache>();
+}
+
+Variable Attention::extend(const Variable& x, AttentionCache& cache) {
+  const NoGradGuard no_grad;
+  const Variable all = dynamic_cast<InputCache&>(cache).append(x);
+  const Variable out = forward(all, {.causal = true}, {});
+  return slice(out, 1, out.size(1) - x.size(1), out.size(1));
+}
+
 void refuse_distance_bias(const AttentionContext& context, std::string_view variant,
                           std::string_view why) {
   if (context.positions == Positions::alibi || context.positions == Positions::relative)
@@ -64,18 +75,20 @@ MultiHeadAttention::MultiHeadAttention(const AttentionContext& context, std::int
   }
 }
 
-Variable MultiHeadAttention::rotate(const Variable& x) const {
-  return positions_ == Positions::rope ? rope(x, rope_base_) : x;
+Variable MultiHeadAttention::rotate(const Variable& x, std::int64_t position) const {
+  return positions_ == Positions::rope ? rope(x, rope_base_, position) : x;
 }
 
-Variable MultiHeadAttention::distance_bias(std::int64_t n, DType dtype, Device device) const {
-  if (positions_ == Positions::alibi) return Variable(alibi_bias(n_heads_, n, n, dtype, device));
-  if (positions_ == Positions::relative) return relative_bias(relative_, n_heads_, n, n);
+Variable MultiHeadAttention::distance_bias(const HeadInputs& in) const {
+  const std::int64_t n_q = in.q.size(2), n_k = in.k.size(2);
+  if (positions_ == Positions::alibi)
+    return Variable(alibi_bias(n_heads_, n_q, n_k, in.q.dtype(), in.q.device()));
+  if (positions_ == Positions::relative) return relative_bias(relative_, n_heads_, n_q, n_k);
   return {};
 }
 
 HeadInputs MultiHeadAttention::head_inputs(const Variable& x, const AttentionMask& mask,
-                                           const ForwardContext& context) const {
+                                           std::int64_t position) const {
   const std::int64_t d_q = qk_parts_ * head_dim();
   const std::vector<Variable> qkv =
       split(qkv_->forward(x), {n_heads_ * d_q, n_kv_heads_ * d_q, n_kv_heads_ * head_dim()}, -1);
@@ -83,26 +96,46 @@ HeadInputs MultiHeadAttention::head_inputs(const Variable& x, const AttentionMas
                 .k = split_heads(qkv[1], n_kv_heads_),
                 .v = split_heads(qkv[2], n_kv_heads_),
                 .mask = mask,
-                .extras = {.distance_bias = distance_bias(x.size(1), x.dtype(), x.device())}};
+                .extras = {}};
   if (qk_parts_ == 1) {
-    in.q = rotate(in.q);
-    in.k = rotate(in.k);
-  }
-  if (context.training) {
-    in.extras.dropout = dropout_;
-    in.extras.dropout_key = {context.rng.seed, stream_id(dropout_site_, context.rng.stream)};
+    in.q = rotate(in.q, position);
+    in.k = rotate(in.k, position);
   }
   return in;
 }
 
 Variable MultiHeadAttention::forward(const Variable& x, const AttentionMask& mask,
                                      const ForwardContext& context) {
-  const HeadInputs in = head_inputs(x, mask, context);
+  HeadInputs in = head_inputs(x, mask, /*position=*/0);
+  in.extras.distance_bias = distance_bias(in);
+  if (context.training) {
+    in.extras.dropout = dropout_;
+    in.extras.dropout_key = {context.rng.seed, stream_id(dropout_site_, context.rng.stream)};
+  }
   if (context.diagnose) {
     const NoGradGuard no_grad;
     entropy_ = mean_entropy(weights(in).data());
   }
   return proj_->forward(merge_heads(attend(in)));
+}
+
+std::unique_ptr<AttentionCache> MultiHeadAttention::make_cache() const {
+  return std::make_unique<KeyValueCache>();
+}
+
+Variable MultiHeadAttention::extend(const Variable& x, AttentionCache& cache) {
+  const NoGradGuard no_grad;
+  const HeadInputs in = head_inputs(x, {.causal = true}, cache.length());
+  return proj_->forward(merge_heads(attend_cached(in, cache)));
+}
+
+Variable MultiHeadAttention::attend_cached(HeadInputs in, AttentionCache& cache) {
+  auto& memory = dynamic_cast<KeyValueCache&>(cache);
+  memory.append(in.k, in.v);
+  in.k = memory.keys();
+  in.v = memory.values();
+  in.extras.distance_bias = distance_bias(in);
+  return attend(in);
 }
 
 }  // namespace mobius

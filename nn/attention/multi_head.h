@@ -32,24 +32,31 @@ class MultiHeadAttention : public Attention {
   Variable forward(const Variable& x, const AttentionMask& mask,
                    const ForwardContext& context) override;
 
+  /// Keys and values, for all but variants that carry sums.
+  std::unique_ptr<AttentionCache> make_cache() const override;
+  Variable extend(const Variable& x, AttentionCache& cache) override;
+
   AttentionDiagnostics diagnostics() const override { return {.entropy = entropy_}; }
 
  protected:
   /// -> [B, H, N, d].
   virtual Variable attend(const HeadInputs& in) = 0;
+  /// attend() for extend(): `in` holds the new positions.
+  virtual Variable attend_cached(HeadInputs in, AttentionCache& cache);
   /// The weights of attend(), explicit, [B, H, N, N].
   virtual Variable weights(const HeadInputs& in) = 0;
 
   std::int64_t n_heads() const { return n_heads_; }
   std::int64_t n_kv_heads() const { return n_kv_heads_; }
   std::int64_t head_dim() const { return d_model_ / n_heads_; }
-  /// x[B, heads, N, d] by RoPE where that is how positions are told, else x.
-  Variable rotate(const Variable& x) const;
+  /// x[B, heads, N, d], the first row at `position`, by RoPE where that is how positions are told,
+  /// else x.
+  Variable rotate(const Variable& x, std::int64_t position) const;
 
  private:
-  HeadInputs head_inputs(const Variable& x, const AttentionMask& mask,
-                         const ForwardContext& context) const;
-  Variable distance_bias(std::int64_t n, DType dtype, Device device) const;
+  /// For x whose first row stands at `position`; extras apart.
+  HeadInputs head_inputs(const Variable& x, const AttentionMask& mask, std::int64_t position) const;
+  Variable distance_bias(const HeadInputs& in) const;
 
   std::int64_t d_model_, n_heads_, n_kv_heads_, qk_parts_;
   Positions positions_;

@@ -35,7 +35,17 @@ class PerformerAttention final : public MultiHeadAttention {
                                                      context.init.dtype(), context.init.device()));
   }
 
+  std::unique_ptr<AttentionCache> make_cache() const override {
+    return std::make_unique<MomentCache>();
+  }
+
  protected:
+  Variable attend_cached(HeadInputs in, AttentionCache& cache) override {
+    constexpr PerformerOffsets offsets;
+    return dynamic_cast<MomentCache&>(cache).attend(
+        performer_query_features(in.q, omega_, offsets.feature),
+        performer_key_features(in.k, omega_, offsets.feature), in.v, offsets.denominator);
+  }
   Variable attend(const HeadInputs& in) override {
     return performer_attention(in.q, in.k, in.v, omega_, in.mask);
   }

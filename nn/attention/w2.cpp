@@ -33,9 +33,11 @@ Variable for_every_query(const Variable& x, const Variable& q) {
 AttentionCall w2_call(const Variable& q, const Variable& k, const Variable& v, const Variable& tau,
                       const AttentionMask& mask, std::optional<double> rope_base,
                       const AttentionExtras& extras) {
-  const GaussianPoints how{.rope_base = rope_base.value_or(0), .least_sigma = least_sigma};
-  const Variable x_q = gaussian_points(q, how).points;
-  const auto [x_k, squared_length] = gaussian_points(k, how);
+  const GaussianPoints of_keys{.rope_base = rope_base.value_or(0), .least_sigma = least_sigma};
+  GaussianPoints of_queries = of_keys;
+  of_queries.offset = k.size(2) - q.size(2);
+  const Variable x_q = gaussian_points(q, of_queries).points;
+  const auto [x_k, squared_length] = gaussian_points(k, of_keys);
   const Variable inverse_tau = reciprocal(affine(tau, 1, tau_eps));  // [G, 1, 1]
   const Variable key_bias = per_key(squared_length * neg(inverse_tau));
   AttentionCall call = biased_call(x_q, x_k, v, key_bias, mask, extras);
@@ -46,13 +48,13 @@ AttentionCall w2_call(const Variable& q, const Variable& k, const Variable& v, c
 AttentionCall w2_overlap_call(const Gaussians& q, const Gaussians& k, const Variable& v,
                               const AttentionMask& mask, std::optional<double> rope_base,
                               const AttentionExtras& extras) {
-  const auto point = [&](const Gaussians& g) {
+  const auto point = [&](const Gaussians& g, std::int64_t position) {
     const Variable m = g.mu * rsqrt(g.sigma);
-    return rope_base ? rope(m, *rope_base) : m;
+    return rope_base ? rope(m, *rope_base, position) : m;
   };
-  const Variable m_k = point(k);
+  const Variable m_q = point(q, k.mu.size(2) - q.mu.size(2)), m_k = point(k, 0);
   const Variable volume_and_length = sum(log(k.sigma) + square(m_k), {-1}, /*keepdim=*/true);
-  return biased_call(point(q), m_k, v, per_key(scale(volume_and_length, -0.5)), mask, extras);
+  return biased_call(m_q, m_k, v, per_key(scale(volume_and_length, -0.5)), mask, extras);
 }
 
 // What both layers share: Gaussians in place of queries and keys.

@@ -39,7 +39,7 @@ Variable squared_w2_distance(const Gaussians& q, const Gaussians& k);
 
 /// q[B, H, n_q, 2d], k[B, G, n_k, 2d], both [mu ; raw] as in gaussians_from(), v[B, G, n_k, d_v] ->
 /// [B, H, n_q, d_v]. tau[G, 1, 1] > 0: heads that share keys share the scale of distances.
-/// rope_base: of R; without it R is nothing.
+/// rope_base: of R; without it R is nothing. Query i stands at position i + n_k - n_q.
 Variable w2_attention(const Variable& q, const Variable& k, const Variable& v, const Variable& tau,
                       const AttentionMask& mask, std::optional<double> rope_base = {},
                       const AttentionExtras& extras = {});

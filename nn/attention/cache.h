@@ -1,0 +1,72 @@
+// What attention layers remember of the positions they have read, so that generating one more token
+// costs one position and not all of them. Not for training: nothing here has a gradient.
+// Legend: B batch, G key/value heads, n positions remembered, d dimension of a head, m features.
+#pragma once
+
+#include <cstdint>
+
+#include "autograd/ops.h"
+
+namespace mobius {
+
+/// The state of one layer over one batch of sequences; Attention::make_cache() makes the kind that
+/// the layer's extend() takes.
+class AttentionCache {
+ public:
+  virtual ~AttentionCache() = default;
+  /// Positions read so far.
+  std::int64_t length() const { return length_; }
+
+ protected:
+  std::int64_t length_ = 0;
+};
+
+/// Rows gathered along the last dimension but one, in memory that doubles when it is full.
+class GrowingRows {
+ public:
+  /// Appends rows[..., n_new, d]; all but n_new stay the same from call to call.
+  void append(const Tensor& rows);
+  /// All of them, [..., n, d], a view.
+  Tensor all() const { return memory_.slice(-2, 0, n_); }
+
+ private:
+  Tensor memory_;
+  std::int64_t n_ = 0;
+};
+
+/// The layer's inputs: serves every causal attention, by reading all of them again.
+class InputCache final : public AttentionCache {
+ public:
+  /// x[B, n_new, d_model]; returns all inputs, [B, n, d_model].
+  Variable append(const Variable& x);
+
+ private:
+  GrowingRows inputs_;
+};
+
+/// Keys and values of every position.
+class KeyValueCache final : public AttentionCache {
+ public:
+  /// k[B, G, n_new, d_k], v[B, G, n_new, d].
+  void append(const Variable& k, const Variable& v);
+  Variable keys() const { return Variable(keys_.all()); }
+  Variable values() const { return Variable(values_.all()); }
+
+ private:
+  GrowingRows keys_, values_;
+};
+
+/// The sums of attention by feature products, of a size that no length changes:
+/// S = sum_j k_j v_j^T and z = sum_j k_j over the features k_j of the keys.
+class MomentCache final : public AttentionCache {
+ public:
+  /// Attention of features q[B, H, n_new, m] over the remembered keys and the causal ones of the
+  /// new k[B, G, n_new, m], v[B, G, n_new, d], which are then remembered: [B, H, n_new, d].
+  Variable attend(const Variable& q, const Variable& k, const Variable& v, double eps);
+
+ private:
+  Tensor moments_;  // S, [B, G, m, d]
+  Tensor sums_;     // z, [B, G, m, 1]
+};
+
+}  // namespace mobius
