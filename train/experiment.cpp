@@ -2,9 +2,11 @@
 
 namespace mobius {
 
-Experiment build_experiment(const Config& config, Shard optimizer_shard) {
+Experiment build_experiment(const Config& config, Shard optimizer_shard,
+                            const std::optional<TokenizerModel>& tokenizer) {
   Experiment experiment;
-  experiment.task = config.task->build(config.train.seed);
+  experiment.task = tokenizer ? config.task->rebuild(config.train.seed, *tokenizer)
+                              : config.task->build(config.train.seed);
   experiment.model = std::make_shared<LanguageModel>(
       config.model, *config.attention, experiment.task->vocab_size(),
       experiment.task->max_seq_len(), config.train.seed);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "data/task.h"
+#include "data/tokenizer.h"
 #include "nn/language_model.h"
 #include "train/config.h"
 #include "train/optimizer.h"
@@ -16,7 +18,9 @@ struct Experiment {
   std::unique_ptr<Optimizer> optimizer;
 };
 
-/// Throws ConfigError where parts do not fit together.
-Experiment build_experiment(const Config& config, Shard optimizer_shard = {});
+/// Throws ConfigError where parts do not fit together. With the tokeniser that a checkpoint holds,
+/// the task makes none of its own.
+Experiment build_experiment(const Config& config, Shard optimizer_shard = {},
+                            const std::optional<TokenizerModel>& tokenizer = {});
 
 }  // namespace mobius

@@ -1,5 +1,6 @@
 #include "train/metrics.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -27,6 +28,12 @@ void get(const Json& object, const char* key, std::optional<T>& value) {
   if (object.contains(key)) value = object.at(key).get<T>();
 }
 
+void put(Json& object, const std::optional<LanguageScore>& score) {
+  if (!score) return;
+  object["perplexity"] = score->perplexity;
+  put(object, "bits_per_byte", score->bits_per_byte);
+}
+
 Json scores_json(const std::vector<std::pair<std::string, Score>>& groups) {
   Json result = Json::object();
   for (const auto& [name, score] : groups) {
@@ -51,6 +58,7 @@ Json diagnostics_json(const std::vector<AttentionDiagnostics>& layers) {
 Json to_json(const MetricsLine& line) {
   Json object = {
       {"step", line.step}, {"split", line.split}, {"loss", line.loss}, {"accuracy", line.accuracy}};
+  put(object, line.language);
   put(object, "lr", line.lr);
   put(object, "grad_norm", line.grad_norm);
   put(object, "tokens_per_s", line.tokens_per_s);
@@ -91,6 +99,17 @@ Score score_from(const Json& object) {
   return score;
 }
 
+std::optional<LanguageScore> language_from(const Json& object) {
+  if (!object.contains("perplexity")) return std::nullopt;
+  LanguageScore score;
+  // null: not finite.
+  score.perplexity = object["perplexity"].is_null() ? std::numeric_limits<double>::infinity()
+                                                    : object["perplexity"].get<double>();
+  if (const auto bits = object.find("bits_per_byte"); bits != object.end() && bits->is_number())
+    score.bits_per_byte = bits->get<double>();
+  return score;
+}
+
 }  // namespace
 
 MetricsLog::MetricsLog(const fs::path& path, std::int64_t step, std::int64_t tested_step)
@@ -108,6 +127,7 @@ void MetricsLog::write(const MetricsLine& line) {
 void write_summary(const fs::path& path, const RunSummary& summary) {
   Json object = {{"status", summary.status}, {"step", summary.step}};
   if (summary.test) object["test"] = score_json(*summary.test);
+  if (summary.language) put(object["test"], summary.language);
   if (summary.groups.size() > 1) {
     for (const auto& [name, score] : summary.groups) object["groups"][name] = score_json(score);
   }
@@ -131,7 +151,10 @@ std::optional<RunSummary> read_summary(const fs::path& path) {
     RunSummary summary;
     object.at("status").get_to(summary.status);
     object.at("step").get_to(summary.step);
-    if (object.contains("test")) summary.test = score_from(object["test"]);
+    if (object.contains("test")) {
+      summary.test = score_from(object["test"]);
+      summary.language = language_from(object["test"]);
+    }
     if (object.contains("groups")) {
       for (const auto& [name, score] : object["groups"].items()) {
         summary.groups.emplace_back(name, score_from(score));
@@ -155,13 +178,15 @@ std::optional<RunSummary> read_summary(const fs::path& path) {
 
 std::string evaluation_json(std::int64_t step, const Score& total,
                             const std::vector<std::pair<std::string, Score>>& groups,
-                            std::optional<double> share_beyond_resolution) {
+                            std::optional<double> share_beyond_resolution,
+                            const std::optional<LanguageScore>& language) {
   Json object = {{"step", step},
                  {"split", "test"},
                  {"loss", total.loss()},
                  {"accuracy", total.accuracy()},
                  {"n_labels", total.n_labels},
                  {"n_scored", total.n_scored}};
+  put(object, language);
   put(object, "share_beyond_resolution", share_beyond_resolution);
   if (groups.size() > 1) object["groups"] = scores_json(groups);
   return object.dump();

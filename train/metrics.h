@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "nn/attention/attention.h"
+#include "train/language.h"
 #include "train/score.h"
 
 namespace mobius {
@@ -21,7 +22,8 @@ struct MetricsLine {
   std::string split;      ///< "train": the batch of this step; "test": all test sequences
   double loss = 0;        ///< nats per labelled position
   double accuracy = 0;
-  std::optional<double> lr;
+  std::optional<LanguageScore> language = {};  ///< "perplexity" and "bits_per_byte"
+  std::optional<double> lr = {};
   std::optional<double> grad_norm;  ///< before clipping
   std::optional<double> tokens_per_s;
   std::optional<double> share_beyond_resolution;
@@ -53,6 +55,7 @@ struct RunSummary {
   RunStatus status = RunStatus::finished;
   std::int64_t step = 0;
   std::optional<Score> test;  ///< of the last evaluation
+  std::optional<LanguageScore> language;
   std::vector<std::pair<std::string, Score>> groups;
   std::optional<std::int64_t> best_step;  ///< by checkpoint.metric
   std::optional<double> best_value;
@@ -77,6 +80,7 @@ std::optional<RunSummary> read_summary(const std::filesystem::path& path);
 /// An evaluation as one JSON object, for `mobius eval --json`.
 std::string evaluation_json(std::int64_t step, const Score& total,
                             const std::vector<std::pair<std::string, Score>>& groups,
-                            std::optional<double> share_beyond_resolution);
+                            std::optional<double> share_beyond_resolution,
+                            const std::optional<LanguageScore>& language = {});
 
 }  // namespace mobius

@@ -21,9 +21,12 @@ int terminal_width(std::FILE* out) {
 }
 
 std::string numbers(const ProgressState& state) {
-  return fmt::format("{}/{}  loss {:.4f}  accuracy {:.1f}%  {} tokens/s  {} left", state.step,
-                     state.max_steps, printable(state.loss), 100 * state.accuracy,
-                     format_count(state.tokens_per_s), format_duration(state.seconds_left));
+  const std::string measure = state.perplexity
+                                  ? fmt::format("perplexity {:.2f}", printable(*state.perplexity))
+                                  : fmt::format("accuracy {:.1f}%", 100 * state.accuracy);
+  return fmt::format("{}/{}  loss {:.4f}  {}  {} tokens/s  {} left", state.step, state.max_steps,
+                     printable(state.loss), measure, format_count(state.tokens_per_s),
+                     format_duration(state.seconds_left));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 namespace mobius {
@@ -13,6 +14,7 @@ struct ProgressState {
   std::int64_t max_steps = 0;
   double loss = 0;
   double accuracy = 0;
+  std::optional<double> perplexity = {};  ///< shown in place of the accuracy
   double tokens_per_s = 0;
   double seconds_left = 0;
 };
@@ -27,8 +29,8 @@ std::string format_count(double count);
 
 class Progress {
  public:
-  /// Writes to `out`, which stays open; a bar where it is a terminal and may have one; nothing where
-  /// it is null.
+  /// Writes to `out`, which stays open; a bar where it is a terminal and may have one; nothing
+  /// where it is null.
   explicit Progress(std::FILE* out, bool may_have_bar = true);
   ~Progress();
   Progress(const Progress&) = delete;

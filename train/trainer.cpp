@@ -49,6 +49,11 @@ class ThreadScope {
   int before_;
 };
 
+std::optional<TokenizerModel> tokenizer_model(const Task& task) {
+  if (task.tokenizer() == nullptr) return std::nullopt;
+  return task.tokenizer()->model();
+}
+
 double per_second(std::int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
 }
@@ -158,6 +163,7 @@ void Trainer::restore(const fs::path& path, const Registries& known) {
   const CheckpointHeader header = read_checkpoint_header(path);
   const auto stored = parse_config(header.config, path.string(), known);
   require_same_run(*stored, config_, path, progress_);
+  require_same_tokenizer(header, path);
   CheckpointTensors tensors = tensors_of(*experiment_.model, *experiment_.optimizer);
   tensors.optimizer = whole_state(*experiment_.optimizer);
   load_checkpoint(path, tensors);
@@ -170,6 +176,20 @@ void Trainer::restore(const fs::path& path, const Registries& known) {
     record_.best_value.reset();
   }
   progress_.say(fmt::format("resume: step {} from {}", step_, path.string()));
+}
+
+// A text that has changed since may have other characters or pieces: the tokens would mean others.
+void Trainer::require_same_tokenizer(const CheckpointHeader& header, const fs::path& path) const {
+  const std::optional<TokenizerModel> now = tokenizer_model(*experiment_.task);
+  if (now == header.tokenizer) return;
+  const auto words = [](const std::optional<TokenizerModel>& model) {
+    return model ? fmt::format("a {} tokenizer of {} tokens", model->kind,
+                               make_tokenizer(*model)->vocab_size())
+                 : std::string("no tokenizer");
+  };
+  throw ConfigError("{}: was made with {}, but the text now gives {}{}", path.string(),
+                    words(header.tokenizer), words(now),
+                    words(now) == words(header.tokenizer) ? ", others" : "");
 }
 
 void Trainer::announce() const {
@@ -273,10 +293,12 @@ void Trainer::report_step() {
   const auto done = static_cast<double>(step_ - first_step_);
   const auto left = static_cast<double>(config_.train.max_steps - step_);
   const bool is_logged = is_due(config_.train.log_every);
+  const std::optional<LanguageScore> language = batch_language();
   progress_.show({.step = step_,
                   .max_steps = config_.train.max_steps,
                   .loss = batch_score_.loss(),
                   .accuracy = batch_score_.accuracy(),
+                  .perplexity = language ? std::optional(language->perplexity) : std::nullopt,
                   .tokens_per_s = tokens_per_s,
                   .seconds_left = elapsed / done * left},
                  is_logged);
@@ -291,6 +313,7 @@ void Trainer::log_step(double tokens_per_s) {
                    .split = "train",
                    .loss = batch_score_.loss(),
                    .accuracy = batch_score_.accuracy(),
+                   .language = batch_language(),
                    .lr = learning_rate_,
                    .grad_norm = grad_norm_,
                    .tokens_per_s = tokens_per_s,
@@ -321,15 +344,16 @@ void Trainer::log_test() {
                    .split = "test",
                    .loss = total.loss(),
                    .accuracy = total.accuracy(),
+                   .language = test_language(),
                    .lr = {},
                    .grad_norm = {},
                    .tokens_per_s = {},
                    .share_beyond_resolution = evaluation_->share_beyond_resolution,
                    .groups = named_groups(),
                    .attention = std::move(attention)});
-  progress_.say(fmt::format("step {}/{}  test loss {:.4f}  test accuracy {:.2f}%", step_,
+  progress_.say(fmt::format("step {}/{}  test loss {:.4f}{}, accuracy {:.2f}%", step_,
                             config_.train.max_steps, printable(total.loss()),
-                            100 * total.accuracy()));
+                            language_words(test_language()), 100 * total.accuracy()));
 }
 
 void Trainer::note_test_score(const Score& score) {
@@ -354,6 +378,7 @@ void Trainer::save(const fs::path& path) const {
   header.config = resolved_yaml(config_);
   header.optimizer_steps = experiment_.optimizer->steps_taken();
   header.progress = record_.to_map();
+  header.tokenizer = tokenizer_model(*experiment_.task);
   save_checkpoint(path, header, tensors);
 }
 
@@ -376,6 +401,17 @@ std::vector<std::pair<std::string, Score>> Trainer::named_groups() const {
   return groups;
 }
 
+// Of the batch of this step, whose bytes are not counted.
+std::optional<LanguageScore> Trainer::batch_language() const {
+  std::optional<LanguageScore> language = language_score(batch_score_.loss(), *experiment_.task);
+  if (language) language->bits_per_byte.reset();
+  return language;
+}
+
+std::optional<LanguageScore> Trainer::test_language() const {
+  return language_score(evaluation_->total.loss(), *experiment_.task);
+}
+
 RunSummary Trainer::summarize(RunStatus status) const {
   RunSummary summary;
   summary.status = status;
@@ -383,6 +419,7 @@ RunSummary Trainer::summarize(RunStatus status) const {
   if (evaluation_) {
     summary.test = evaluation_->total;
     summary.groups = named_groups();
+    summary.language = test_language();
   }
   summary.best_step = record_.best_step;
   summary.best_value = record_.best_value;

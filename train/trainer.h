@@ -72,6 +72,10 @@ class Trainer {
   void save_step();
   void write_result(const RunSummary& summary) const;
   RunSummary summarize(RunStatus status) const;
+  void require_same_tokenizer(const CheckpointHeader& header,
+                              const std::filesystem::path& path) const;
+  std::optional<LanguageScore> batch_language() const;
+  std::optional<LanguageScore> test_language() const;
   std::vector<std::pair<std::string, Score>> named_groups() const;
   bool is_due(std::int64_t every) const { return every > 0 && step_ % every == 0; }
   bool is_last() const { return step_ >= config_.train.max_steps; }

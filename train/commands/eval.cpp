@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,10 +27,12 @@ The score is that of the training run's own evaluation at the same step, bit for
 
 using NamedScores = std::vector<std::pair<std::string, Score>>;
 
-void print_scores(std::int64_t step, const Evaluation& evaluation, const NamedScores& groups) {
+void print_scores(std::int64_t step, const Evaluation& evaluation, const NamedScores& groups,
+                  const std::optional<LanguageScore>& language) {
   const Score& total = evaluation.total;
-  fmt::print("step {}\ntest loss {:.6f}, test accuracy {:.2f}% of {} positions\n", step,
-             printable(total.loss()), 100 * total.accuracy(), total.n_scored);
+  fmt::print("step {}\ntest loss {:.6f}{}, test accuracy {:.2f}% of {} positions\n", step,
+             printable(total.loss()), language_words(language), 100 * total.accuracy(),
+             total.n_scored);
   if (groups.size() > 1) {
     for (const auto& [name, score] : groups) {
       fmt::print("  {}: loss {:.6f}, accuracy {:.2f}%\n", name, printable(score.loss()),
@@ -47,7 +50,7 @@ ExitCode eval(const std::string& path, bool as_json, const Registries& known,
   const CheckpointHeader header = read_checkpoint_header(path);
   const auto config = parse_config(header.config, path, known);
   if (config->train.threads > 0) set_num_threads(config->train.threads);
-  const Experiment experiment = build_experiment(*config);
+  const Experiment experiment = build_experiment(*config, {}, header.tokenizer);
   CheckpointTensors tensors = tensors_of(*experiment.model, *experiment.optimizer);
   tensors.optimizer.clear();
   load_checkpoint(path, tensors);
@@ -56,15 +59,16 @@ ExitCode eval(const std::string& path, bool as_json, const Registries& known,
       *evaluate(*experiment.model, *experiment.task, config->train.micro_batch_size(), communicator,
                 [] { return false; });
   if (!communicator.is_root()) return ExitCode::done;
+  const auto language = language_score(evaluation.total.loss(), *experiment.task);
   NamedScores groups;
   for (std::size_t i = 0; i < evaluation.groups.size(); ++i) {
     groups.emplace_back(experiment.task->groups()[i], evaluation.groups[i]);
   }
   if (as_json) {
     fmt::print("{}\n", evaluation_json(header.step, evaluation.total, groups,
-                                       evaluation.share_beyond_resolution));
+                                       evaluation.share_beyond_resolution, language));
   } else {
-    print_scores(header.step, evaluation, groups);
+    print_scores(header.step, evaluation, groups, language);
   }
   return ExitCode::done;
 }

@@ -48,8 +48,8 @@ const char* words_for(RunStatus status) {
 void print_summary(const RunSummary& summary, const std::string& folder) {
   fmt::print("step {}: {}\n", summary.step, words_for(summary.status));
   if (summary.test) {
-    fmt::print("test loss {:.4f}, test accuracy {:.2f}%", printable(summary.test->loss()),
-               100 * summary.test->accuracy());
+    fmt::print("test loss {:.4f}{}, test accuracy {:.2f}%", printable(summary.test->loss()),
+               language_words(summary.language), 100 * summary.test->accuracy());
     if (summary.loss_floor)
       fmt::print(" (no model can get below a loss of {:.4f})", *summary.loss_floor);
     fmt::print("\n");
