@@ -441,12 +441,17 @@ std::size_t total_bytes(const CheckpointTensors& tensors) {
 
 }  // namespace
 
-CheckpointTensors tensors_of(const Module& model, const Optimizer& optimizer) {
+CheckpointTensors tensors_of(const Module& model) {
   CheckpointTensors tensors;
   for (const auto& [name, value] : model.parameters()) {
     tensors.parameters.push_back({name, value.data()});
   }
   for (const auto& [name, value] : model.buffers()) tensors.buffers.push_back({name, value});
+  return tensors;
+}
+
+CheckpointTensors tensors_of(const Module& model, const Optimizer& optimizer) {
+  CheckpointTensors tensors = tensors_of(model);
   tensors.optimizer = optimizer.state();
   return tensors;
 }

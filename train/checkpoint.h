@@ -49,6 +49,8 @@ struct CheckpointTensors {
   std::vector<NamedTensor> optimizer;
 };
 CheckpointTensors tensors_of(const Module& model, const Optimizer& optimizer);
+/// Without an optimiser's state, to load a model that is not trained on.
+CheckpointTensors tensors_of(const Module& model);
 
 /// Name, shape and element type of a tensor in a file.
 struct StoredTensor {

@@ -26,7 +26,7 @@ constexpr const char* exit_codes = R"(Exit codes:
   1  failed: a file, the disk, memory, ...
   2  the configuration or the command line is wrong
   3  training stopped: a loss or gradient was not finite
-  4  stopped by Ctrl-C or SIGTERM, with everything saved (a second Ctrl-C ends at once)
+  4  stopped by Ctrl-C, SIGTERM or SIGUSR1, with everything saved (a second one ends at once)
 
 Example:
   mobius train configs/recall/mqar_softmax.yaml optimizer.lr=3e-4 --out runs/first)";
@@ -130,6 +130,7 @@ ExitCode run(int argc, const char* const* argv, const Registries& known,
   Actions actions;
   add_train_command(app, known, actions.of_all_ranks);
   add_eval_command(app, known, actions.of_all_ranks);
+  add_generate_command(app, known, actions.of_one_process);
   add_inspect_command(app, actions.of_one_process);
   add_config_command(app, known, actions.of_one_process);
   add_compare_command(app, known, actions.of_one_process);

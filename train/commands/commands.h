@@ -18,7 +18,7 @@ enum class ExitCode {
   failed = 1,       ///< a file, the disk, memory, ...
   bad_input = 2,    ///< the configuration or the command line
   diverged = 3,     ///< a loss or gradient was not finite
-  interrupted = 4,  ///< stopped by SIGINT or SIGTERM, with everything saved
+  interrupted = 4,  ///< stopped by a signal, with everything saved
 };
 
 /// What the command line asked for; called once it has been read without errors.
@@ -29,6 +29,7 @@ using RanksAction = std::function<ExitCode(Communicator&)>;
 /// Each adds its subcommand; when it is the one given, it sets `action`.
 void add_train_command(CLI::App& app, const Registries& known, RanksAction& action);
 void add_eval_command(CLI::App& app, const Registries& known, RanksAction& action);
+void add_generate_command(CLI::App& app, const Registries& known, Action& action);
 void add_inspect_command(CLI::App& app, Action& action);
 void add_config_command(CLI::App& app, const Registries& known, Action& action);
 void add_compare_command(CLI::App& app, const Registries& known, Action& action);
