@@ -25,12 +25,14 @@ StopSignal::StopSignal() {
   stop_requested = 0;
   handle(SIGINT, request_stop);
   handle(SIGTERM, request_stop);
+  handle(SIGUSR1, request_stop);
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
 StopSignal::~StopSignal() {
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGUSR1, SIG_DFL);
 }
 
 bool StopSignal::is_requested() const { return stop_requested != 0; }

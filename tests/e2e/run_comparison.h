@@ -29,8 +29,7 @@ inline std::vector<nlohmann::json> metrics_in(const std::filesystem::path& run,
 }
 
 /// Parameters, buffers, optimiser state and step counts, as bytes.
-inline std::string state_in(const std::filesystem::path& checkpoint) {
-  const Registries known;
+inline std::string state_in(const std::filesystem::path& checkpoint, const Registries& known = {}) {
   const CheckpointHeader header = read_checkpoint_header(checkpoint);
   const auto config = parse_config(header.config, checkpoint.string(), known);
   const Experiment experiment = build_experiment(*config);
@@ -51,9 +50,9 @@ inline std::filesystem::path step_file(const std::filesystem::path& run, std::in
 }
 
 inline void expect_same_run(const std::filesystem::path& a, const std::filesystem::path& b,
-                            std::int64_t last_step) {
+                            std::int64_t last_step, const Registries& known = {}) {
   EXPECT_EQ(metrics_in(a), metrics_in(b));
-  EXPECT_TRUE(state_in(step_file(a, last_step)) == state_in(step_file(b, last_step)))
+  EXPECT_TRUE(state_in(step_file(a, last_step), known) == state_in(step_file(b, last_step), known))
       << a << " and " << b << " end with different parameters or optimiser state";
 }
 

@@ -1,0 +1,335 @@
+// Several ranks train the model that one does.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <charconv>
+#include <numeric>
+#include <set>
+
+#include "tests/distributed/uneven_task.h"
+#include "tests/e2e/run_comparison.h"
+
+namespace mobius {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kRun = R"(
+task: {name: uneven}
+model: {d_model: 16, n_layers: 2, n_heads: 2}
+schedule: {kind: constant, warmup_steps: 2}
+train: {max_steps: 50, batch_size: 12, threads: 1, log_every: 1}
+eval: {every: 20}
+checkpoint: {every: 25}
+)";
+
+class RanksTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string(MOBIUS_MPIRUN).empty()) GTEST_SKIP() << "there is no mpirun";
+    write_text(config_, kRun);
+  }
+
+  // More ranks than cores, as whoever; waiting ranks leave the cores to the others.
+  Surroundings around_ranks(
+      const std::vector<std::pair<std::string, std::string>>& more = {}) const {
+    Surroundings around = {.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                                           {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                                           {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+                                           {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+                                           {"OMPI_MCA_mpi_yield_when_idle", "1"},
+                                           {"OMP_NUM_THREADS", "1"},
+                                           {"MPIEXEC_TIMEOUT", "60"},
+                                           {"TMPDIR", folder_.path().string()}}};
+    around.environment.insert(around.environment.end(), more.begin(), more.end());
+    return around;
+  }
+  static std::vector<std::string> command(int n_ranks, const std::string& program,
+                                          const std::vector<std::string>& arguments) {
+    std::vector<std::string> words = {program};
+    if (n_ranks > 1) words = {MOBIUS_MPIRUN, "-n", std::to_string(n_ranks), program};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return words;
+  }
+  std::vector<std::string> train_arguments(const std::string& run,
+                                           const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"train", config_, "--out", (folder_ / run).string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  Outcome try_train(int n_ranks, const std::string& run,
+                    const std::vector<std::string>& more = {}) const {
+    return Process(command(n_ranks, MOBIUS_RANK_PROGRAM, train_arguments(run, more)),
+                   around_ranks())
+        .wait();
+  }
+  void train(int n_ranks, const std::string& run, const std::vector<std::string>& more = {}) const {
+    const Outcome outcome = try_train(n_ranks, run, more);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+  }
+
+  const Registries known_ = registries_with_uneven_task();
+  TemporaryFolder folder_;
+  const std::string config_ = folder_ / "run.yaml";
+};
+
+// The losses of two runs, step by step and test by test, within `tolerance` of each other.
+void expect_same_losses(const fs::path& a, const fs::path& b, double tolerance) {
+  const auto lines = metrics_in(a), others = metrics_in(b);
+  ASSERT_EQ(lines.size(), others.size());
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    ASSERT_EQ(lines[i].at("step"), others[i].at("step"));
+    ASSERT_EQ(lines[i].at("split"), others[i].at("split"));
+    const auto loss = lines[i].at("loss").get<double>();
+    EXPECT_NEAR(others[i].at("loss").get<double>(), loss, tolerance * loss) << lines[i].dump();
+  }
+}
+
+TEST_F(RanksTest, PassTheirOwnTests) {
+  for (const int n_ranks : {1, 2, 3, 4}) {
+    const Outcome outcome =
+        Process(command(n_ranks, MOBIUS_RANK_TESTS, {"--gtest_brief=1"}), around_ranks()).wait();
+    EXPECT_EQ(outcome.exit_code, 0) << n_ranks << " ranks\n" << outcome.out << outcome.err;
+  }
+}
+
+TEST_F(RanksTest, OneTwoAndFourLoseTheSame) {
+  train(1, "one");
+  EXPECT_EQ(metrics_in(folder_ / "one", "train").size(), 50u);
+  for (const int n_ranks : {2, 4}) {
+    const std::string run = "ranks-" + std::to_string(n_ranks);
+    train(n_ranks, run);
+    expect_same_losses(folder_ / "one", folder_ / run, 1e-6);
+    train(n_ranks, run + "-again");
+    expect_same_run(folder_ / run, folder_ / (run + "-again"), 50, known_);
+    train(n_ranks, run + "-zero", {"distributed.zero_stage=1"});
+    EXPECT_EQ(metrics_in(folder_ / run), metrics_in(folder_ / (run + "-zero")));
+  }
+}
+
+// Three ranks, two micro-batches each of two sequences; a test set of 7 batches.
+TEST_F(RanksTest, AnOddNumberEvaluatesUnevenBatches) {
+  const std::vector<std::string> settings = {"train.accumulation_steps=2", "task.n_test=42",
+                                             "train.max_steps=10", "eval.every=2"};
+  train(1, "one", settings);
+  train(3, "three", settings);
+  expect_same_losses(folder_ / "one", folder_ / "three", 1e-6);
+}
+
+TEST_F(RanksTest, AnyNumberGoesOnFromACheckpoint) {
+  train(1, "straight");
+  for (const auto& [before, after] : {std::pair{2, 1}, {2, 4}, {1, 4}}) {
+    const std::string run = fmt::format("{}-then-{}", before, after);
+    train(before, run, {"train.max_steps=25", "distributed.zero_stage=1", "eval.every=0"});
+    train(after, run, {"--resume", "auto", "distributed.zero_stage=1"});
+    const auto lines = metrics_in(folder_ / run, "train");
+    const auto expected = metrics_in(folder_ / "straight", "train");
+    ASSERT_EQ(lines.size(), 50u);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const auto loss = expected[i].at("loss").get<double>();
+      EXPECT_NEAR(lines[i].at("loss").get<double>(), loss, 1e-6 * loss) << run << " " << i;
+    }
+  }
+}
+
+// With the same number of ranks it is the uninterrupted run, to the bit.
+TEST_F(RanksTest, TheSameNumberGoesOnToTheSameBits) {
+  const std::vector<std::string> settings = {"distributed.zero_stage=1", "model.dropout=0.1"};
+  train(2, "straight", settings);
+  train(2, "halves", {"distributed.zero_stage=1", "model.dropout=0.1", "train.max_steps=25"});
+  train(2, "halves", {"distributed.zero_stage=1", "model.dropout=0.1", "--resume", "auto"});
+  EXPECT_EQ(metrics_in(folder_ / "straight", "train"), metrics_in(folder_ / "halves", "train"));
+  EXPECT_TRUE(state_in(step_file(folder_ / "straight", 50), known_) ==
+              state_in(step_file(folder_ / "halves", 50), known_));
+}
+
+std::vector<std::int64_t> numbers_in(const fs::path& path) {
+  std::vector<std::int64_t> numbers;
+  for (const std::string& line : lines_of(read_text(path))) numbers.push_back(std::stoll(line));
+  return numbers;
+}
+
+TEST_F(RanksTest, ReadEachSequenceOnce) {
+  const auto words =
+      command(4, MOBIUS_RANK_PROGRAM, train_arguments("run", {"train.max_steps=10"}));
+  const Outcome outcome =
+      Process(words, around_ranks({{"UNEVEN_LOG", (folder_ / "read").string()}})).wait();
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  std::vector<std::int64_t> all;
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto own = numbers_in(folder_ / ("read-" + std::to_string(rank)));
+    EXPECT_EQ(own.size(), 30u);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  std::sort(all.begin(), all.end());
+  std::vector<std::int64_t> expected(120);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(all, expected);
+}
+
+std::set<std::string> files_below(const fs::path& folder) {
+  std::set<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) files.insert(fs::relative(entry.path(), folder).string());
+  }
+  return files;
+}
+
+TEST_F(RanksTest, LeaveTheFilesOfOneRunAndSpeakOnce) {
+  const std::vector<std::string> settings = {"train.max_steps=4", "checkpoint.every=2",
+                                             "eval.every=2", "distributed.zero_stage=1"};
+  train(1, "one", settings);
+  const Outcome outcome = try_train(4, "four", settings);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(files_below(folder_ / "four"), files_below(folder_ / "one"));
+  EXPECT_EQ(metrics_in(folder_ / "four").size(), metrics_in(folder_ / "one").size());
+  EXPECT_THAT(outcome.out, HasSubstr("4 ranks of 1 thread\n"));
+  std::size_t said = 0;
+  for (const std::string& line : lines_of(outcome.out)) said += line == "step 4: finished";
+  EXPECT_EQ(said, 1u) << outcome.out;
+}
+
+TEST_F(RanksTest, TestACheckpointTogether) {
+  train(2, "run", {"train.max_steps=3"});
+  const std::vector<std::string> arguments = {
+      "eval", (folder_ / "run" / "checkpoints" / "best.h5").string(), "--json"};
+  const auto eval = [&](int n_ranks) {
+    return Process(command(n_ranks, MOBIUS_RANK_PROGRAM, arguments), around_ranks()).wait();
+  };
+  const Outcome one = eval(1), three = eval(3);
+  EXPECT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_EQ(three.exit_code, 0) << three.err;
+  EXPECT_EQ(nlohmann::json::parse(three.out), nlohmann::json::parse(one.out));
+}
+
+// ---- when something goes wrong
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+// Sequence 250 comes in step 21.
+TEST_F(RanksTest, OneThatFailsEndsAllAndLeavesTheCheckpoint) {
+  for (const std::string how : {"exception", "kill"}) {
+    const Stopwatch watch;
+    const auto words =
+        command(4, MOBIUS_RANK_PROGRAM, train_arguments(how, {"checkpoint.every=10"}));
+    const Outcome outcome = Process(words, around_ranks({{"UNEVEN_FAILURE", how}})).wait();
+    EXPECT_LT(watch.seconds(), 10);
+    EXPECT_NE(outcome.exit_code, 0);
+    EXPECT_THAT(
+        outcome.err,
+        HasSubstr(how == "kill" ? "signal 9" : "mobius: error: rank 1: the task has had enough\n"));
+    EXPECT_GE(read_checkpoint_header(step_file(folder_ / how, 10)).step, 10);
+    train(4, how, {"--resume", "auto", "checkpoint.every=10", "train.max_steps=25"});
+  }
+}
+
+TEST_F(RanksTest, ARefusedConfigurationIsNamedOnce) {
+  const Stopwatch watch;
+  const Outcome outcome = try_train(4, "run", {"train.batchsize=4"});
+  EXPECT_LT(watch.seconds(), 10);
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+  std::size_t said = 0;
+  for (const std::string& line : lines_of(outcome.err)) said += line.starts_with("mobius: error: ");
+  EXPECT_EQ(said, 1u) << outcome.err;
+}
+
+TEST_F(RanksTest, NeedASequenceEach) {
+  const Outcome outcome = try_train(4, "run", {"train.batch_size=3"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("train.batch_size: expected at least 4 ranks x 1"));
+}
+
+TEST_F(RanksTest, ADivergedRunEndsWithOneMessage) {
+  const Outcome outcome = try_train(2, "run",
+                                    {"optimizer={name: sgd, lr: 1.0e+30}",
+                                     "train.clip_grad_norm=null", "schedule.warmup_steps=0"});
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+  std::size_t said = 0;
+  for (const std::string& line : lines_of(outcome.err)) said += line.starts_with("mobius: error: ");
+  EXPECT_EQ(said, 1u) << outcome.err;
+  EXPECT_THAT(read_text(folder_ / "run" / "summary.json"), HasSubstr("\"diverged\""));
+}
+
+TEST_F(RanksTest, OtherCommandsRunAlone) {
+  const Outcome outcome =
+      Process(command(2, MOBIUS_BINARY, {"config", "help"}), around_ranks()).wait();
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("only train and eval run on several ranks"));
+}
+
+TEST_F(RanksTest, VariablesThatContradictTheLauncherAreRefused) {
+  const Surroundings around = around_ranks({{"WORLD_SIZE", "4"}, {"RANK", "0"}});
+  const auto words = command(2, MOBIUS_RANK_PROGRAM, train_arguments("run", {}));
+  const Outcome outcome = Process(words, around).wait();
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("two launchers contradict each other"));
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
+
+  const auto alone = command(1, MOBIUS_RANK_PROGRAM, train_arguments("run", {}));
+  const Outcome torchrun = Process(alone, around).wait();
+  EXPECT_EQ(torchrun.exit_code, 2);
+  EXPECT_THAT(torchrun.err, HasSubstr("WORLD_SIZE=4, but no MPI launcher started this process"));
+}
+
+// ---- signals
+
+// The processes of this user whose command line holds `text`.
+std::vector<pid_t> processes_with(const std::string& text) {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    pid_t pid = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
+    std::string words = read_text(entry.path() / "cmdline");
+    std::replace(words.begin(), words.end(), '\0', ' ');
+    if (words.starts_with(MOBIUS_RANK_PROGRAM) && words.find(text) != std::string::npos) {
+      found.push_back(pid);
+    }
+  }
+  return found;
+}
+
+// Whether mpirun hears it, and tells all, or one rank alone.
+TEST_F(RanksTest, ASignalSavesAndStopsAllAtTheSameStep) {
+  const std::vector<std::string> settings = {"distributed.zero_stage=1", "train.max_steps=3000",
+                                             "eval.every=0", "checkpoint.every=0"};
+  for (const bool to_mpirun : {true, false}) {
+    const std::string run = to_mpirun ? "mpirun" : "rank";
+    Process process(command(2, MOBIUS_RANK_PROGRAM, train_arguments(run, settings)),
+                    around_ranks());
+    ASSERT_TRUE(wait_until(
+        [&] { return lines_of(read_text(folder_ / run / "metrics.jsonl")).size() >= 5; }));
+    if (to_mpirun) {
+      process.kill(SIGTERM);
+    } else {
+      const std::vector<pid_t> ranks = processes_with((folder_ / run).string());
+      ASSERT_EQ(ranks.size(), 2u);
+      ::kill(ranks.back(), SIGTERM);
+    }
+    const Outcome outcome = process.wait();
+    EXPECT_NE(outcome.exit_code, 0);
+    EXPECT_THAT(read_text(folder_ / run / "summary.json"), HasSubstr("\"interrupted\""))
+        << outcome.out << outcome.err;
+    const auto steps = step_checkpoints(folder_ / run / "checkpoints");
+    ASSERT_EQ(steps.size(), 1u);
+    const std::int64_t step = read_checkpoint_header(steps[0]).step;
+    EXPECT_LT(step, 3000);
+    train(2, run,
+          {"distributed.zero_stage=1", "eval.every=0", "--resume", "auto",
+           "train.max_steps=" + std::to_string(step + 2)});
+  }
+}
+
+}  // namespace
+}  // namespace mobius
