@@ -78,11 +78,11 @@ class LmTask final : public Task {
 
   void read_sequence(Split split, std::uint64_t index, std::span<std::int32_t> tokens) const {
     if (split == Split::test) {
-      test_.read(test_window(index), tokens);
+      test_.read(test_window(index), 0, tokens);
     } else if (is_shuffled_) {
       read_shuffled(index, tokens);
     } else {
-      train_.read(index % train_.size(), tokens);
+      train_.read(index % train_.size(), 0, tokens);
     }
   }
 
@@ -97,12 +97,10 @@ class LmTask final : public Task {
   void read_shuffled(std::uint64_t index, std::span<std::int32_t> tokens) const {
     const std::uint64_t epoch = index / train_.size();
     const Permutation order(train_.size(), {seed_, stream_id("lm order", epoch)});
-    std::vector<std::uint64_t> shifts(train_.n_ranges());
-    for (std::size_t range = 0; range < shifts.size(); ++range) {
-      Rng rng({seed_, stream_id("lm shift", epoch, range)});
-      shifts[range] = rng.below(train_.slack(range) + 1);
-    }
-    train_.read(order.at(index % train_.size()), shifts, tokens);
+    const std::uint64_t window = order.at(index % train_.size());
+    const std::size_t range = train_.range_of(window);
+    Rng rng({seed_, stream_id("lm shift", epoch, range)});
+    train_.read(window, rng.below(train_.slack(range) + 1), tokens);
   }
 
   const std::uint64_t seed_;

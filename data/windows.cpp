@@ -13,10 +13,7 @@ std::uint64_t labels_in(const TokenRange& range) {
 }  // namespace
 
 TokenWindows::TokenWindows(std::vector<TokenRange> ranges, std::int64_t length)
-    : ranges_(std::move(ranges)),
-      length_(static_cast<std::uint64_t>(length)),
-      first_window_{0},
-      shifts_(ranges_.size(), 0) {
+    : ranges_(std::move(ranges)), length_(static_cast<std::uint64_t>(length)), first_window_{0} {
   for (const TokenRange& range : ranges_) {
     first_window_.push_back(first_window_.back() + labels_in(range) / length_);
   }
@@ -26,13 +23,16 @@ std::uint64_t TokenWindows::slack(std::size_t range) const {
   return labels_in(ranges_[range]) % length_;
 }
 
-void TokenWindows::read(std::uint64_t index, std::span<const std::uint64_t> shifts,
-                        std::span<std::int32_t> out) const {
+std::size_t TokenWindows::range_of(std::uint64_t index) const {
   const auto next = std::upper_bound(first_window_.begin(), first_window_.end(), index);
-  const auto range = static_cast<std::size_t>(next - first_window_.begin()) - 1;
-  const std::uint64_t in_range = index - first_window_[range];
+  return static_cast<std::size_t>(next - first_window_.begin()) - 1;
+}
+
+void TokenWindows::read(std::uint64_t index, std::uint64_t shift,
+                        std::span<std::int32_t> out) const {
+  const std::size_t range = range_of(index);
   const auto& [source, begin, end] = ranges_[range];
-  source->read(begin + shifts[range] + in_range * length_, out);
+  source->read(begin + shift + (index - first_window_[range]) * length_, out);
 }
 
 }  // namespace mobius

@@ -26,14 +26,13 @@ class TokenWindows {
   TokenWindows(std::vector<TokenRange> ranges, std::int64_t length);
 
   std::uint64_t size() const { return first_window_.back(); }
-  /// Reads window `index` < size() into `out`, length + 1 tokens.
-  void read(std::uint64_t index, std::span<std::int32_t> out) const { read(index, shifts_, out); }
-  /// The same with the windows of each range moved together by shifts[range] tokens, at most
-  /// slack(range): which tokens are left over, and where windows begin, then differ.
-  void read(std::uint64_t index, std::span<const std::uint64_t> shifts,
-            std::span<std::int32_t> out) const;
+  /// The range that window `index` < size() lies in.
+  std::size_t range_of(std::uint64_t index) const;
+  /// Reads window `index` < size() into `out`, length + 1 tokens, all windows of its range being
+  /// moved by `shift` tokens, at most slack(range): where they begin, and which tokens are left
+  /// over, then differ.
+  void read(std::uint64_t index, std::uint64_t shift, std::span<std::int32_t> out) const;
 
-  std::size_t n_ranges() const { return ranges_.size(); }
   /// Labels that the windows of a range leave over.
   std::uint64_t slack(std::size_t range) const;
 
@@ -41,7 +40,6 @@ class TokenWindows {
   std::vector<TokenRange> ranges_;
   std::uint64_t length_;
   std::vector<std::uint64_t> first_window_;  // of each range, and the end
-  std::vector<std::uint64_t> shifts_;        // none
 };
 
 }  // namespace mobius

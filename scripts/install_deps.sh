@@ -11,6 +11,7 @@ packages=(
   libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-numpy python3-h5py # a test reads a checkpoint from Python
+  bible-kjv # a text to train on
 )
 
 fail() {

@@ -7,6 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "data/tokenizer.h"
+#include "tests/data/some_text.h"
+#include "tests/data/token_files.h"
 #include "tests/train/run_fixture.h"
 #include "train/config_writer.h"
 
@@ -57,7 +60,44 @@ const std::vector<Base> kBases = {
      {"attention={kind: sparse, pattern: strided, window: 2, stride: 5, n_global: 1}"}},
     {"sparse, topk", {"attention={kind: sparse, pattern: topk, topk: 3}"}},
     {"w2", {"attention.kind=w2"}},
-    {"w2_overlap", {"attention.kind=w2_overlap"}}};
+    {"w2_overlap", {"attention.kind=w2_overlap"}},
+    {"text", {"task={name: lm, text: text.txt, seq_len: 8, n_test: 4}"}},
+    {"text, by pieces",
+     {"task={name: lm, text: text.txt, seq_len: 8, n_test: 4, tokenizer: sentencepiece,"
+      " vocab: 400}"}},
+    {"text, by pieces of a file",
+     {"task={name: lm, text: text.txt, seq_len: 8, n_test: 4, tokenizer: sentencepiece,"
+      " tokenizer_model: pieces.model}"}},
+    {"token files",
+     {"task={name: lm, tokens: tokens.bin, vocab: 64, seq_len: 8, n_test: 4,"
+      " token_format: llm.c, bytes_per_token: 3}"}}};
+
+// The files that these name, in a folder where the runs are started, and others that may be named
+// in their place.
+class FilesToTrainOn {
+ public:
+  FilesToTrainOn() : before_(fs::current_path()) {
+    fs::current_path(folder_.path());
+    write_text("text.txt", some_text(200));
+    write_text("elsewhere", some_text(300));
+    write_text("pieces.model", pieces(300));
+    write_text("elsewhere.model", pieces(310));
+    std::vector<std::uint16_t> tokens;
+    for (std::uint16_t i = 0; i < 3000; ++i) tokens.push_back(i * i % 61);
+    write_llm_c("tokens.bin", tokens);
+    tokens.resize(2000);
+    write_llm_c("elsewhere.bin", tokens);
+  }
+  ~FilesToTrainOn() { fs::current_path(before_); }
+
+ private:
+  static std::string pieces(std::int64_t vocab) {
+    return train_sentencepiece(some_text(200), vocab, SentencePieceKind::unigram)->model().bytes;
+  }
+
+  TemporaryFolder folder_;
+  fs::path before_;
+};
 
 Json without_timing(Json object) {
   for (const char* key : {"tokens_per_s", "train_seconds", "step_ms", "peak_bytes"}) {
@@ -132,7 +172,8 @@ std::vector<std::string> others(const OptionField& field) {
       text += fmt::format("{}{}", text.empty() ? "[" : ", ", element / 2);
     return {text + "]"};
   }
-  if (std::holds_alternative<std::string>(value)) return {"elsewhere"};
+  if (std::holds_alternative<std::string>(value))
+    return {"elsewhere", "elsewhere.bin", "elsewhere.model"};
   return {"0.5", "1", "2"};  // null now
 }
 
@@ -168,14 +209,15 @@ bool matters(const Base& base, const Key& key, const std::string& before, const 
     settings.push_back(key.path + "=" + value);
     try {
       if (behaviour(settings, known) != before) return true;
-    } catch (const ConfigError&) {
-      // Not a value that fits with the rest of the base.
+    } catch (const Error&) {
+      // Not a value that fits with the rest of the base, or not a file of the right kind.
     }
   }
   return false;
 }
 
 TEST(EveryKey, ChangesWhatARunDoes) {
+  const FilesToTrainOn files;
   const Registries known;
   std::map<std::string, bool> read;
   for (const Base& base : kBases) {
@@ -197,6 +239,7 @@ TEST(EveryKey, ChangesWhatARunDoes) {
 
 // A new kind needs a base above.
 TEST(EveryKey, IsCoveredForEveryKind) {
+  const FilesToTrainOn files;
   const Registries known;
   std::set<std::string> covered;
   for (const Base& base : kBases) {

@@ -50,6 +50,20 @@ TEST(MetricsLog, WritesOneObjectALine) {
   EXPECT_FALSE(object.contains("share_beyond_resolution"));
 }
 
+TEST(MetricsLog, WritesWhatALossOnTextSays) {
+  const TemporaryFolder folder;
+  MetricsLog log(folder / "metrics.jsonl", 0, 0);
+  MetricsLine line = line_at(1);
+  line.language = LanguageScore{.perplexity = 1.5, .bits_per_byte = 0.25};
+  log.write(line);
+  line.language->bits_per_byte.reset();
+  log.write(line);
+  const std::vector<std::string> lines = lines_of(read_text(folder / "metrics.jsonl"));
+  EXPECT_EQ(Json::parse(lines.at(0)).at("perplexity"), 1.5);
+  EXPECT_EQ(Json::parse(lines.at(0)).at("bits_per_byte"), 0.25);
+  EXPECT_FALSE(Json::parse(lines.at(1)).contains("bits_per_byte"));
+}
+
 TEST(MetricsLog, WritesNullForWhatIsNotFinite) {
   const TemporaryFolder folder;
   MetricsLog log(folder / "metrics.jsonl", 0, 0);
@@ -109,6 +123,7 @@ TEST(Summary, ReadsBackWhatWasWritten) {
   summary.step = 40;
   summary.test = Score{.loss_sum = 1.25, .n_labels = 10, .n_correct = 9, .n_scored = 10};
   summary.groups = {{"a", {.n_scored = 4}}, {"b", {.n_scored = 6}}};
+  summary.language = LanguageScore{.perplexity = 1.13, .bits_per_byte = 0.18};
   summary.best_step = 30;
   summary.best_value = 0.1;
   summary.steps_to_99 = 20;
@@ -118,6 +133,8 @@ TEST(Summary, ReadsBackWhatWasWritten) {
   const RunSummary read = read_summary(folder / "summary.json").value();
   EXPECT_TRUE(read.is_complete());
   EXPECT_EQ(read.status, RunStatus::early_stop);
+  EXPECT_EQ(read.language->perplexity, 1.13);
+  EXPECT_EQ(read.language->bits_per_byte, 0.18);
   EXPECT_EQ(read.step, 40);
   EXPECT_EQ(read.test.value().loss(), 0.125);
   EXPECT_EQ(read.groups.at(1).second.n_scored, 6);

@@ -38,6 +38,13 @@ TEST(ProgressBar, FitsItsWidth) {
   EXPECT_LT(progress_bar(kHalf, 40).size(), 40u);
 }
 
+TEST(ProgressBar, ShowsThePerplexityOfText) {
+  ProgressState state = kHalf;
+  state.perplexity = 3.4903;
+  const std::string bar = progress_bar(state, 100);
+  EXPECT_NE(bar.find("loss 1.2500  perplexity 3.49  2k tokens/s"), std::string::npos) << bar;
+}
+
 TEST(ProgressBar, ShowsNanWithoutASign) {
   ProgressState state = kHalf;
   state.loss = -std::nan("");

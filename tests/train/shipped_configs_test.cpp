@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#include "data/lm.h"
+#include "tests/data/some_text.h"
 #include "tests/train/run_fixture.h"
 #include "train/config_reader.h"
 #include "train/experiment.h"
@@ -17,19 +19,29 @@ namespace fs = std::filesystem;
 
 const fs::path kConfigs = fs::path(MOBIUS_SOURCE_DIR) / "configs";
 
+// Builds what the configuration describes; one that reads text, on a short one.
+void build(Config& config, const TemporaryFolder& folder) {
+  if (auto* lm = dynamic_cast<LmOptions*>(config.task.options.get())) {
+    lm->text = folder / "text.txt";
+    write_text(lm->text, some_text(100));
+  }
+  build_experiment(config);
+}
+
 TEST(ShippedConfigs, AreAccepted) {
   const Registries known;
+  const TemporaryFolder folder;
   int files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(kConfigs)) {
     if (entry.path().extension() != ".yaml") continue;
     ++files;
     const ConfigDocument document = ConfigDocument::from_file(entry.path());
     if (document.root().find("variations") == nullptr) {
-      EXPECT_NO_THROW(build_experiment(*make_config(document, known))) << entry.path();
+      EXPECT_NO_THROW(build(*make_config(document, known), folder)) << entry.path();
       continue;
     }
     for (const ConfigVariation& variation : expand_variations(document)) {
-      EXPECT_NO_THROW(build_experiment(*make_config(variation.document, known)))
+      EXPECT_NO_THROW(build(*make_config(variation.document, known), folder))
           << entry.path() << ": " << variation.name;
     }
   }
@@ -47,6 +59,22 @@ TEST(ShippedConfigs, TheOneThatTheReadmeExplainsIsAccepted) {
   const auto config = parse_config(yaml, "README.md", known);
   EXPECT_EQ(config->attention.name, "conformal");
   EXPECT_NO_THROW(build_experiment(*config));
+}
+
+// nanoGPT's README counts 0.80M, without positions and with the 65 characters of its text.
+TEST(ShippedConfigs, ShakespeareHasThePublishedSize) {
+  const Registries known;
+  const TemporaryFolder folder;
+  const auto config = load_config(kConfigs / "lm" / "shakespeare_char.yaml", {}, known);
+  std::string characters;
+  for (char c = ' '; c < ' ' + 65; ++c) characters += c;
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += characters;
+  write_text(folder / "text.txt", text);
+  dynamic_cast<LmOptions&>(*config->task).text = folder / "text.txt";
+  const Experiment experiment = build_experiment(*config);
+  EXPECT_EQ(experiment.task->vocab_size(), 65);
+  EXPECT_EQ(experiment.model->parameter_count(), 4 * 12 * 128 * 128 + (65 + 64 + 9 * 2) * 128);
 }
 
 TEST(ShippedConfigs, RecallHasThePublishedSize) {
