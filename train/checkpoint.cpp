@@ -359,33 +359,6 @@ std::string enumerate(const std::vector<std::string>& names) {
   return text;
 }
 
-// What keeps the tensors in the file from filling those of the run; empty where nothing does.
-std::vector<std::string> differences(const std::vector<StoredTensor>& stored,
-                                     const std::vector<NamedTensor>& wanted) {
-  std::map<std::string, const StoredTensor*> by_name;
-  for (const StoredTensor& tensor : stored) by_name[tensor.name] = &tensor;
-
-  std::vector<std::string> missing, extra, found;
-  for (const NamedTensor& tensor : wanted) {
-    const auto entry = by_name.extract(tensor.name);
-    if (entry.empty()) {
-      missing.push_back(tensor.name);
-      continue;
-    }
-    const StoredTensor& in_file = *entry.mapped();
-    if (in_file.shape != tensor.value.shape() || in_file.dtype != tensor.value.dtype()) {
-      found.push_back(fmt::format("'{}' is {} {} in the file and {} {} here", tensor.name,
-                                  name_of(in_file.dtype), to_string(in_file.shape),
-                                  name_of(tensor.value.dtype()), to_string(tensor.value.shape())));
-    }
-  }
-  for (const auto& [name, tensor] : by_name) extra.push_back(name);
-  if (found.size() > 3) found.resize(3);
-  if (!missing.empty()) found.push_back("the file lacks " + enumerate(missing));
-  if (!extra.empty()) found.push_back("here there is no " + enumerate(extra));
-  return found;
-}
-
 struct TensorGroup {
   const char* name;
   const std::vector<NamedTensor>& tensors;
@@ -486,6 +459,44 @@ CheckpointHeader read_checkpoint_header(const fs::path& path) {
 
 std::vector<StoredTensor> list_parameters(const fs::path& path) {
   return with_file(path, [](hid_t file) { return list_sets(file, "parameters"); });
+}
+
+std::vector<NamedTensor> read_parameters(const fs::path& path) {
+  return with_file(path, [](hid_t file) {
+    std::vector<NamedTensor> tensors;
+    const Handle group = open_group(file, "parameters");
+    for (const StoredTensor& stored : list_sets(file, "parameters")) {
+      tensors.push_back({stored.name, Tensor::empty(stored.shape, stored.dtype)});
+      read_tensor(group, tensors.back().value, stored.name);
+    }
+    return tensors;
+  });
+}
+
+std::vector<std::string> differences(const std::vector<StoredTensor>& stored,
+                                     const std::vector<NamedTensor>& wanted) {
+  std::map<std::string, const StoredTensor*> by_name;
+  for (const StoredTensor& tensor : stored) by_name[tensor.name] = &tensor;
+
+  std::vector<std::string> missing, extra, found;
+  for (const NamedTensor& tensor : wanted) {
+    const auto entry = by_name.extract(tensor.name);
+    if (entry.empty()) {
+      missing.push_back(tensor.name);
+      continue;
+    }
+    const StoredTensor& in_file = *entry.mapped();
+    if (in_file.shape != tensor.value.shape() || in_file.dtype != tensor.value.dtype()) {
+      found.push_back(fmt::format("'{}' is {} {} in the file and {} {} here", tensor.name,
+                                  name_of(in_file.dtype), to_string(in_file.shape),
+                                  name_of(tensor.value.dtype()), to_string(tensor.value.shape())));
+    }
+  }
+  for (const auto& [name, tensor] : by_name) extra.push_back(name);
+  if (found.size() > 3) found.resize(3);
+  if (!missing.empty()) found.push_back("the file lacks " + enumerate(missing));
+  if (!extra.empty()) found.push_back("here there is no " + enumerate(extra));
+  return found;
 }
 
 void load_checkpoint(const fs::path& path, const CheckpointTensors& tensors) {

@@ -69,6 +69,13 @@ void save_checkpoint(const std::filesystem::path& path, const CheckpointHeader& 
 CheckpointHeader read_checkpoint_header(const std::filesystem::path& path);
 /// The tensors under /parameters, in the order of the model. Throws as above.
 std::vector<StoredTensor> list_parameters(const std::filesystem::path& path);
+/// The same with their values.
+std::vector<NamedTensor> read_parameters(const std::filesystem::path& path);
+
+/// What keeps stored tensors from filling `wanted`: names that are missing or too many, other
+/// shapes, other types. Empty where nothing does.
+std::vector<std::string> differences(const std::vector<StoredTensor>& stored,
+                                     const std::vector<NamedTensor>& wanted);
 
 /// Fills every tensor from the file, in place. Parameters and buffers must be the same set, of the
 /// same shapes and types, in the file and here: otherwise an Error names the differences, and

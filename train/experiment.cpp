@@ -15,4 +15,9 @@ Experiment build_experiment(const Config& config, Shard optimizer_shard,
   return experiment;
 }
 
+std::optional<TokenizerModel> tokenizer_model(const Task& task) {
+  if (task.tokenizer() == nullptr) return std::nullopt;
+  return task.tokenizer()->model();
+}
+
 }  // namespace mobius

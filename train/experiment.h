@@ -23,4 +23,7 @@ struct Experiment {
 Experiment build_experiment(const Config& config, Shard optimizer_shard = {},
                             const std::optional<TokenizerModel>& tokenizer = {});
 
+/// That of the task's tokeniser; nothing where it has none.
+std::optional<TokenizerModel> tokenizer_model(const Task& task);
+
 }  // namespace mobius

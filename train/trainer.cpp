@@ -49,11 +49,6 @@ class ThreadScope {
   int before_;
 };
 
-std::optional<TokenizerModel> tokenizer_model(const Task& task) {
-  if (task.tokenizer() == nullptr) return std::nullopt;
-  return task.tokenizer()->model();
-}
-
 double per_second(std::int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
 }
@@ -75,7 +70,7 @@ void require_same_run(Config& stored, Config& config, const fs::path& path, Prog
 void require_one_config(Config& config, Communicator& communicator) {
   const std::string own = resolved_yaml(config);
   if (communicator.broadcast(own) == own) return;
-  throw ConfigError("rank {}: its configuration differs from that of rank 0", communicator.rank());
+  throw ConfigError("its configuration differs from that of rank 0");
 }
 
 void require_work_for_all(const TrainOptions& train, const Communicator& communicator) {

@@ -132,6 +132,8 @@ ExitCode run(int argc, const char* const* argv, const Registries& known,
   add_eval_command(app, known, actions.of_all_ranks);
   add_generate_command(app, known, actions.of_one_process);
   add_inspect_command(app, actions.of_one_process);
+  add_export_command(app, actions.of_one_process);
+  add_import_command(app, known, actions.of_one_process);
   add_config_command(app, known, actions.of_one_process);
   add_compare_command(app, known, actions.of_one_process);
   return parse_and_run(app, argc, argv, actions, communicator);

@@ -31,6 +31,8 @@ void add_train_command(CLI::App& app, const Registries& known, RanksAction& acti
 void add_eval_command(CLI::App& app, const Registries& known, RanksAction& action);
 void add_generate_command(CLI::App& app, const Registries& known, Action& action);
 void add_inspect_command(CLI::App& app, Action& action);
+void add_export_command(CLI::App& app, Action& action);
+void add_import_command(CLI::App& app, const Registries& known, Action& action);
 void add_config_command(CLI::App& app, const Registries& known, Action& action);
 void add_compare_command(CLI::App& app, const Registries& known, Action& action);
 

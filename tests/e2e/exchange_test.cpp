@@ -1,0 +1,70 @@
+// Parameters to other tools, and back.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/e2e/run_comparison.h"
+#include "train/checkpoint.h"
+#include "train/safetensors.h"
+
+namespace mobius {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr const char* kRun = R"(
+task: {name: recall, vocab: 16, seq_len: 16, n_test: 16}
+model: {d_model: 16, n_layers: 1, n_heads: 2}
+train: {max_steps: 4, batch_size: 4, threads: 1}
+eval: {every: 0}
+)";
+
+class ExchangeTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_text(config_, kRun);
+    ASSERT_EQ(mobius({"train", config_, "--out", folder_ / "run"}).exit_code, 0);
+  }
+  std::string checkpoint() const { return step_file(folder_ / "run", 4).string(); }
+
+  TemporaryFolder folder_;
+  const std::string config_ = folder_ / "run.yaml";
+  const std::string exported_ = folder_ / "model.safetensors";
+};
+
+TEST_F(ExchangeTest, AnImportedModelScoresAsTheExportedOne) {
+  const Outcome written = mobius({"export", checkpoint(), exported_});
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  const Safetensors content = read_safetensors(exported_);
+  EXPECT_EQ(content.metadata.at("step"), "4");
+  EXPECT_THAT(content.metadata.at("config"), HasSubstr("d_model: 16"));
+  std::vector<std::string> names;
+  for (const NamedTensor& tensor : content.tensors) names.push_back(tensor.name);
+  EXPECT_THAT(names, testing::Contains("embedding.weight"));
+  EXPECT_THAT(names, testing::Not(testing::Contains("head.weight")));  // tied: one tensor
+
+  const std::string imported = folder_ / "start.h5";
+  const Outcome read = mobius({"import", config_, exported_, imported});
+  ASSERT_EQ(read.exit_code, 0) << read.err;
+  const auto score = [](const std::string& path) {
+    std::string text = mobius({"eval", path}).out;
+    return text.substr(text.find('\n'));  // without the step
+  };
+  EXPECT_EQ(score(imported), score(checkpoint()));
+  EXPECT_EQ(mobius({"train", config_, "--resume", imported, "--out", folder_ / "on"}).exit_code, 0);
+}
+
+TEST_F(ExchangeTest, RefusesAnotherModelsParameters) {
+  ASSERT_EQ(mobius({"export", checkpoint(), exported_}).exit_code, 0);
+  write_text(folder_ / "wide.yaml", std::string(kRun) + "attention: {kind: w2}\n");
+  const std::string out = folder_ / "start.h5";
+  const Outcome outcome = mobius({"import", folder_ / "wide.yaml", exported_, out});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, StartsWith("mobius: error: "));
+  EXPECT_THAT(outcome.err, HasSubstr("does not fit this configuration"));
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+}  // namespace
+}  // namespace mobius
