@@ -16,6 +16,10 @@ Tensor widened(const Tensor& x, std::int64_t width) {
   return out;
 }
 
+unsigned whole_or_zero(double x) {
+  return x == std::floor(x) && x < 1e6 ? static_cast<unsigned>(x) : 0u;
+}
+
 }  // namespace
 
 template <class T>
@@ -33,13 +37,16 @@ AttentionProblem<T>::AttentionProblem(const AttentionSpec& s, const AttentionInp
       v(in.v),
       visibility(s.mask, {batch, heads, n_q, n_k}),
       sharpness(in.sharpness.defined() ? in.sharpness.data<T>() : nullptr),
-      base(nullptr),
+      twice_exponent(whole_or_zero(2 * s.exponent)),
+      factor(nullptr),
       cap(static_cast<T>(std::exp(s.log_cap))),
       threshold(s.threshold.value.defined() ? s.threshold.value.data<T>() : nullptr),
       last_key(s.threshold.value.defined() ? s.threshold.last_key.data<std::int64_t>() : nullptr) {
   if (in.log_factor.defined()) {
-    base_of_query = unary({UnaryOp::exp}, mobius::scale(in.log_factor, 1 / s.exponent));
-    base = base_of_query.data<T>();
+    factor_of_query = twice_exponent == 0
+                          ? in.log_factor
+                          : unary({UnaryOp::exp}, mobius::scale(in.log_factor, 1 / s.exponent));
+    factor = factor_of_query.data<T>();
   }
   if (in.key_bias.defined()) {
     key_bias = widened<T>(in.key_bias, key_tiles() * attention_block_k);

@@ -126,13 +126,16 @@ struct AttentionProblem {
   std::int64_t batch, heads, groups, n_q, n_k, d, dv;
   HeadRows<T> q, k, v;
   Visibility visibility;
-  Tensor key_bias;       // [B G, tiles * block_k], zeros past the end; undefined without one
-  Tensor distance_bias;  // [H, Nq + Nk - 1 + block_k], likewise
-  const T* sharpness;    // [B, H, Nq], or null
-  Tensor base_of_query;  // e^(log factor / exponent), [B, H, Nq]; undefined without log factors
-  const T* base;         // its elements, or null
-  T cap;                 // largest weight without a softmax
-  const T* threshold;    // [B, H, Nq], or null
+  Tensor key_bias;          // [B G, tiles * block_k], zeros past the end; undefined without one
+  Tensor distance_bias;     // [H, Nq + Nk - 1 + block_k], likewise
+  const T* sharpness;       // [B, H, Nq], or null
+  unsigned twice_exponent;  // 2s of the conformal map where that is a whole number, else 0
+  // b_i = e^(g_i / s) where powers are taken by products, else g_i: with a small s, b_i would leave
+  // the range of f32. [B, H, Nq]; undefined without log factors.
+  Tensor factor_of_query;
+  const T* factor;               // its elements, or null
+  T cap;                         // largest weight without a softmax
+  const T* threshold;            // [B, H, Nq], or null
   const std::int64_t* last_key;  // [B, H, Nq], or null
 
   std::int64_t key_tiles() const { return (n_k + attention_block_k - 1) / attention_block_k; }

@@ -52,7 +52,8 @@ template <class T>
 struct ConformalScore {
   T sharpness;              // t
   T exponent;               // s
-  T base;                   // b = e^(g/s)
+  T base;                   // b = e^(g/s) with a whole 2s, else 1
+  T log_factor;             // g without one, else 0
   T cap;                    // largest weight
   unsigned twice_exponent;  // 2s where that is a whole number, else 0
 
@@ -69,12 +70,12 @@ struct ConformalScore {
     const Lanes<T> d;
     return hn::Mul(hn::Set(d, -exponent), log(d, distance(product)));
   }
-  /// (b / a)^s, uncapped, given b / a.
+  /// e^g / a^s, uncapped, given b / a.
   template <class V>
   HWY_INLINE V weight(V ratio) const {
     const Lanes<T> d;
     if (twice_exponent == 0) {
-      return exp(d, hn::Mul(hn::Set(d, exponent), log(d, ratio)));
+      return exp(d, hn::MulAdd(hn::Set(d, exponent), log(d, ratio), hn::Set(d, log_factor)));
     }
     if (twice_exponent % 2 == 0) return positive_power(ratio, twice_exponent / 2);
     return positive_power(hn::Sqrt(ratio), twice_exponent);
@@ -174,7 +175,7 @@ T exponentials_row(T shift, std::int64_t width, T* row) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-/// products -> capped weights (b / a)^s in place.
+/// products -> capped weights e^g / a^s in place.
 template <class T>
 void weights_row(const ConformalScore<T>& score, const TileKeys& keys, std::int64_t first,
                  std::int64_t width, T* row) {

@@ -10,7 +10,7 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 
 #include "core/cpu/attention_rows-inl.h"
 #include "core/cpu/tile_gemm-inl.h"
@@ -179,11 +179,13 @@ template <class T>
 ConformalScore<T> make_score(const AttentionProblem<T>& p, const TilePosition& at, std::int64_t i,
                              TypeTag<ConformalScore<T>>) {
   const std::int64_t row = (at.b * p.heads + at.h) * p.n_q + i;
-  const auto s = static_cast<T>(p.spec.exponent);
-  const double twice = 2 * p.spec.exponent;
-  const bool is_whole = twice == std::floor(twice) && twice < 1e6;
-  return {p.sharpness[row], s, p.base ? p.base[row] : T{1}, p.cap,
-          is_whole ? static_cast<unsigned>(twice) : 0u};
+  const bool by_products = p.twice_exponent != 0;
+  return {.sharpness = p.sharpness[row],
+          .exponent = static_cast<T>(p.spec.exponent),
+          .base = p.factor && by_products ? p.factor[row] : T{1},
+          .log_factor = p.factor && !by_products ? p.factor[row] : T{0},
+          .cap = p.cap,
+          .twice_exponent = p.twice_exponent};
 }
 
 /// The keys of tile [j0, j1) that query i sees, given its products with them.
