@@ -7,6 +7,7 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
+#include "tests/core/kernel_testing.h"
 
 namespace mobius {
 namespace {
@@ -105,6 +106,14 @@ Variable composed(const Problem& p) {
   return matmul(where(allowed, w, zero), v);
 }
 
+constexpr Variable AttentionVariables::*fields_of_inputs[] = {&AttentionVariables::q,
+                                                              &AttentionVariables::k,
+                                                              &AttentionVariables::v,
+                                                              &AttentionVariables::key_bias,
+                                                              &AttentionVariables::distance_bias,
+                                                              &AttentionVariables::sharpness,
+                                                              &AttentionVariables::log_factor};
+
 double distance(const Tensor& a, const Tensor& b) {
   const double size = std::sqrt(sum_of_squares(b));
   return std::sqrt(sum_of_squares(sub(a, b))) / std::max(size, 1e-300);
@@ -112,11 +121,11 @@ double distance(const Tensor& a, const Tensor& b) {
 
 std::vector<Tensor> take_grads(const AttentionVariables& in) {
   std::vector<Tensor> grads;
-  for (const Variable* x :
-       {&in.q, &in.k, &in.v, &in.key_bias, &in.distance_bias, &in.sharpness, &in.log_factor}) {
-    if (!x->defined()) continue;
-    grads.push_back(x->grad());
-    Variable(*x).zero_grad();
+  for (const auto field : fields_of_inputs) {
+    Variable x = in.*field;
+    if (!x.defined()) continue;
+    grads.push_back(x.grad());
+    x.zero_grad();
   }
   return grads;
 }
@@ -150,7 +159,7 @@ struct Pieces {
   ScoreMap score;
   WeightNormalizer normalizer;
 };
-class FusedAttention : public testing::TestWithParam<Pieces> {};
+class FusedAttention : public ::testing::TestWithParam<Pieces> {};
 
 TEST_P(FusedAttention, EqualsTheComposedFormOnRaggedShapes) {
   for (const Sizes& s : ragged_sizes) {
@@ -158,6 +167,75 @@ TEST_P(FusedAttention, EqualsTheComposedFormOnRaggedShapes) {
       expect_equal(
           make_problem(GetParam().score, GetParam().normalizer, s, {.causal = causal}, true),
           fmt::format("n_q {} n_k {} d {} causal {}", s.n_q, s.n_k, s.d, causal));
+    }
+  }
+}
+
+// Rounded inputs to both; the lanes and the transposes of f32 are others than those of f64.
+TEST_P(FusedAttention, InFloat32EqualsTheComposedFormInFloat64) {
+  for (const Sizes& s : ragged_sizes) {
+    Problem wide = make_problem(GetParam().score, GetParam().normalizer, s, {.causal = true}, true);
+    Problem narrow = wide;
+    for (const auto field : fields_of_inputs) {
+      Variable& x = wide.inputs.*field;
+      if (!x.defined()) continue;
+      narrow.inputs.*field = Variable(x.data().to(DType::f32), true);
+      x = Variable((narrow.inputs.*field).data().to(DType::f64), true);
+    }
+    const Variable fused = attention(narrow.spec, narrow.inputs), expected = composed(wide);
+    const Tensor cotangent = random_normal(fused.shape(), 0, 1, {11, 99});
+    backward(fused, cotangent);
+    backward(expected, cotangent.to(DType::f64));
+    const std::vector<Tensor> got = take_grads(narrow.inputs), want = take_grads(wide.inputs);
+    EXPECT_LT(distance(fused.data().to(DType::f64), expected.data()), 1e-5);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const double error = std::sqrt(sum_of_squares(sub(got[i].to(DType::f64), want[i])));
+      EXPECT_LT(error, 2e-5 * std::max(std::sqrt(sum_of_squares(want[i])), 1.0))
+          << fmt::format("n_q {} n_k {} d {}, gradient {}", s.n_q, s.n_k, s.d, i);
+    }
+  }
+}
+
+// Few heads with many keys: several tasks share a head's queries.
+TEST_P(FusedAttention, DoesNotDependOnTheNumberOfThreads) {
+  for (const std::int64_t groups : {1, 2}) {
+    const Sizes s{
+        .batch = 1, .heads = 2, .groups = groups, .n_q = 500, .n_k = 600, .d = 5, .dv = 7};
+    const Problem p =
+        make_problem(GetParam().score, GetParam().normalizer, s, {.causal = true}, true);
+    testing::expect_same_for_every_thread_count<double>([&] {
+      const Variable out = attention(p.spec, p.inputs);
+      backward(out, out.data());
+      std::vector<Tensor> all{out.data().reshape({-1})};
+      for (const Tensor& grad : take_grads(p.inputs)) all.push_back(grad.reshape({-1}));
+      return concat(all, 0);
+    });
+  }
+}
+
+// Where a product was taken, what is not a number would show: 0 times it is not 0.
+TEST_P(FusedAttention, SkipsTilesThatNoQuerySees) {
+  const Sizes s{.batch = 1, .heads = 1, .groups = 1, .n_q = 512, .n_k = 512, .d = 4, .dv = 4};
+  const auto is_finite = [](const Tensor& x, std::int64_t begin, std::int64_t end) {
+    return std::isfinite(sum_of_squares(x.slice(2, begin, end).contiguous()));
+  };
+  for (const AttentionMask& mask : {AttentionMask{.causal = true}, AttentionMask{.window = 4},
+                                    AttentionMask{.causal = true, .window = 4}}) {
+    Problem p = make_problem(GetParam().score, GetParam().normalizer, s, mask, false);
+    p.inputs.v.mutable_data().slice(2, 256, 384).fill(NAN);
+    const Variable out = attention(p.spec, p.inputs);
+    EXPECT_TRUE(is_finite(out.data(), 0, 240));
+    EXPECT_FALSE(is_finite(out.data(), 256, 384));
+    EXPECT_EQ(is_finite(out.data(), 432, 512), mask.window > 0);
+
+    p.inputs.v.mutable_data().slice(2, 256, 384).fill(1);
+    Tensor cotangent = out.data().zeros_like();
+    cotangent.slice(2, 192, 240).fill(NAN);
+    backward(attention(p.spec, p.inputs), cotangent);
+    for (const Variable& x : {p.inputs.k, p.inputs.v}) {
+      EXPECT_TRUE(is_finite(x.grad(), 256, 512));
+      EXPECT_FALSE(is_finite(x.grad(), 128, 256));
+      EXPECT_EQ(is_finite(x.grad(), 0, 128), mask.window > 0);
     }
   }
 }
@@ -200,7 +278,28 @@ TEST_P(FusedAttention, ReadsStridedOperandsInPlace) {
   expect_equal(p, "strided");
 }
 
-TEST_P(FusedAttention, DropoutScalesWhatItKeepsAndItsGradientIsRight) {
+TEST_P(FusedAttention, DropoutKeepsAWeightScaledOrNotAtAll) {
+  const std::int64_t n = 40;
+  const Sizes s{.batch = 1, .heads = 2, .groups = 1, .n_q = n, .n_k = n, .d = 4, .dv = n};
+  Problem p = make_problem(GetParam().score, GetParam().normalizer, s, {}, false);
+  Tensor identity = Tensor::zeros({1, 1, n, n}, DType::f64);
+  for (std::int64_t i = 0; i < n; ++i) identity.data<double>()[i * n + i] = 1;
+  p.inputs.v = Variable(identity);
+  const std::vector<double> weights = attention(p.spec, p.inputs).data().to_vector<double>();
+  p.spec.dropout = 0.3;
+  p.spec.dropout_key = {5, 6};
+  const std::vector<double> dropped = attention(p.spec, p.inputs).data().to_vector<double>();
+  std::int64_t n_kept = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (dropped[i] == 0) continue;
+    ++n_kept;
+    ASSERT_NEAR(dropped[i], weights[i] / 0.7, 1e-13 * weights[i]) << i;
+  }
+  const double kept = static_cast<double>(n_kept) / static_cast<double>(weights.size());
+  EXPECT_NEAR(kept, 0.7, 0.04);  // five standard deviations
+}
+
+TEST_P(FusedAttention, TheGradientUnderDropoutIsRight) {
   const Sizes s{.batch = 1, .heads = 2, .groups = 1, .n_q = 6, .n_k = 6, .d = 4, .dv = 6};
   Problem p = make_problem(GetParam().score, GetParam().normalizer, s, {.causal = true}, false);
   p.spec.dropout = 0.3;
@@ -226,6 +325,18 @@ TEST_P(FusedAttention, ChangingALaterTokenLeavesEarlierOutputsAsTheyAre) {
   }
   EXPECT_EQ(attention(p.spec, p.inputs).data().slice(2, 0, t).to_vector<double>(),
             before.to_vector<double>());
+}
+
+// e^g is in the range of f32 where e^(g/s) is not.
+TEST(ConformalMap, TakesLogFactorsWithAnyExponent) {
+  for (const double exponent : {0.05, 0.3, 0.5, 1.0, 7.0, 31.5}) {
+    const AttentionSpec spec{
+        .score = ScoreMap::conformal, .normalizer = WeightNormalizer::none, .exponent = exponent};
+    const Tensor one = Tensor::ones({1, 1, 3, 1}), g = Tensor::full({1, 1, 3}, -6);
+    const AttentionInputs in{one, one, one, {}, {}, g.zeros_like(), g};
+    for (const double sum : attention(spec, in).out.to_vector<double>())
+      EXPECT_NEAR(sum, 3 * std::exp(-6), 1e-8) << exponent;
+  }
 }
 
 TEST(AttentionThreshold, KeepsTheLargestProductsAndOfEqualOnesTheEarlier) {
@@ -278,9 +389,9 @@ TEST(AttentionThreshold, KeepsTheLargestProductsAndOfEqualOnesTheEarlier) {
 
 INSTANTIATE_TEST_SUITE_P(
     Pieces, FusedAttention,
-    testing::Values(Pieces{"dot_softmax", ScoreMap::dot, WeightNormalizer::softmax},
-                    Pieces{"conformal_softmax", ScoreMap::conformal, WeightNormalizer::softmax},
-                    Pieces{"conformal_none", ScoreMap::conformal, WeightNormalizer::none}),
+    ::testing::Values(Pieces{"dot_softmax", ScoreMap::dot, WeightNormalizer::softmax},
+                      Pieces{"conformal_softmax", ScoreMap::conformal, WeightNormalizer::softmax},
+                      Pieces{"conformal_none", ScoreMap::conformal, WeightNormalizer::none}),
     [](const auto& one) { return one.param.name; });
 
 Variable positive(Shape shape, std::uint64_t stream) {
