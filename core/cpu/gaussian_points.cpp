@@ -8,7 +8,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <cassert>
 
 #include "core/cpu/cpu_backend.h"
 #include "core/cpu/math-inl.h"

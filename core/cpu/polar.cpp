@@ -88,7 +88,7 @@ HWY_EXPORT(polar_chunk);
 HWY_EXPORT(polar_backward_chunk);
 
 void CpuBackend::polar(const Tensor& x, const Tensor& direction, const Tensor& length) {
-  assert(x.stride(-1) == 1 || x.size(-1) < 2);
+  assert(x.numel() == 0 || x.stride(-1) == 1 || x.size(-1) < 2);
   const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
   parallel_for(length.numel(), row_grain(x.size(-1)), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(polar_chunk)(x, offsets, direction, length, begin, end);

@@ -62,8 +62,8 @@ void rotate(const RowsOf<double>& x, const Rotations<double>& rotations, double*
 
 void CpuBackend::rope(const Tensor& x, double base, std::int64_t offset, int sign,
                       const Tensor& y) {
-  assert(x.size(-1) % 2 == 0 && (x.stride(-1) == 1 || x.size(-1) < 2));
   if (x.numel() == 0) return;
+  assert(x.size(-1) % 2 == 0 && (x.stride(-1) == 1 || x.size(-1) < 2));
   const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
   dispatch_real("rope", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
