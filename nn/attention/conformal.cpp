@@ -161,7 +161,7 @@ void ConformalOptions::describe(Schema& schema) {
                  {"poisson", ConformalWeight::poisson},
                  {"jacobian", ConformalWeight::jacobian},
                  {"custom", ConformalWeight::custom}},
-                "kernel of the ball; custom takes s and gamma");
+                "kernel of the ball; custom takes s");
   schema.choice("normalize", normalize,
                 {{"analytic", ConformalNormalize::analytic},
                  {"none", ConformalNormalize::none},
