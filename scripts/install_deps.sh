@@ -10,6 +10,7 @@ packages=(
   libsentencepiece-dev
   libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev libbenchmark-dev
+  pkg-config # a test builds against an installed Mobius with it
   python3 python3-numpy python3-h5py # a test reads a checkpoint from Python
   bible-kjv # a text to train on
 )
