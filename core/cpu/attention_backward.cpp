@@ -212,13 +212,18 @@ std::int64_t shares_per_group(const AttentionProblem<T>& p) {
                                   std::max<std::int64_t>(p.key_tiles(), 1));
 }
 
-/// out = the sum over the leading dimension of shares[S, ...], in order, padding dropped.
+/// out = the sum over the leading dimension of shares[S, ...], in order, padding dropped. Of an empty
+/// batch there are none.
 inline void add_shares(const Tensor& shares, const Tensor& out) {
+  Tensor target = out;
+  if (shares.size(0) == 0) {
+    target.fill(0);
+    return;
+  }
   Tensor total = shares.slice(0, 0, 1).squeeze(0);
   for (std::int64_t s = 1; s < shares.size(0); ++s)
     total.add_(shares.slice(0, s, s + 1).squeeze(0));
   for (int dim = 0; dim < out.ndim(); ++dim) total = total.slice(dim, 0, out.size(dim));
-  Tensor target = out;
   target.copy_from(total);
 }
 

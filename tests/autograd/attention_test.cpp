@@ -278,6 +278,17 @@ TEST_P(FusedAttention, ReadsStridedOperandsInPlace) {
   expect_equal(p, "strided");
 }
 
+// No queries, no keys or no batch: outputs and gradients are empty or 0.
+TEST_P(FusedAttention, TakesEmptyOperands) {
+  for (const Sizes& s : {Sizes{.batch = 0}, Sizes{.n_q = 0}, Sizes{.n_k = 0}}) {
+    const Problem p = make_problem(GetParam().score, GetParam().normalizer, s, {}, true);
+    const Variable out = attention(p.spec, p.inputs);
+    EXPECT_EQ(sum_of_squares(out.data().contiguous()), 0);
+    backward(out, Tensor::ones(out.shape(), DType::f64));
+    for (const Tensor& grad : take_grads(p.inputs)) EXPECT_EQ(sum_of_squares(grad), 0);
+  }
+}
+
 TEST_P(FusedAttention, DropoutKeepsAWeightScaledOrNotAtAll) {
   const std::int64_t n = 40;
   const Sizes s{.batch = 1, .heads = 2, .groups = 1, .n_q = n, .n_k = n, .d = 4, .dv = n};
