@@ -212,8 +212,8 @@ std::int64_t shares_per_group(const AttentionProblem<T>& p) {
                                   std::max<std::int64_t>(p.key_tiles(), 1));
 }
 
-/// out = the sum over the leading dimension of shares[S, ...], in order, padding dropped. Of an empty
-/// batch there are none.
+/// out = the sum over the leading dimension of shares[S, ...], in order, padding dropped. An empty
+/// batch has none.
 inline void add_shares(const Tensor& shares, const Tensor& out) {
   Tensor target = out;
   if (shares.size(0) == 0) {
