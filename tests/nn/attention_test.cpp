@@ -200,6 +200,21 @@ TEST_P(SafeVariant, ExtremeQueriesAreFiniteInFloat32) {
   }
 }
 
+// All but the naive form, which is explicit: less than one matrix of bytes for every pair.
+TEST_P(SafeVariant, MemoryIsLinearInTheSequence) {
+  const std::int64_t n = 8192;
+  const auto rows = [n](std::uint64_t stream, std::int64_t d) {
+    return Variable(normal({1, 1, n, d}, stream, 1, DType::f32), true);
+  };
+  const Variable q = rows(1, 4), k = rows(2, 4), v = rows(3, 4);
+  const Variable alpha(Tensor::ones({1, 1, 1}), true);
+  Allocator& allocator = allocator_for({});
+  allocator.reset_peak();
+  const std::size_t before = allocator.stats().current;
+  backward(sum(GetParam().attend(q, k, v, alpha, causal())));
+  EXPECT_LT(allocator.stats().peak - before, static_cast<std::size_t>(n * n) / 2);
+}
+
 struct Sizes {
   std::int64_t batch, heads, groups, n_q, n_k, d, d_v;
 };
