@@ -15,6 +15,10 @@ Generator::Generator(const LanguageModel& model, SamplingOptions options, std::i
       cache_(model.make_cache()) {
   options_.validate();
   if (context < 2) throw ConfigError("generate: expected a context of at least 2, got {}", context);
+  if (context > model.max_seq_len() && !model.reads_longer_sequences())
+    throw ConfigError(
+        "generate: expected a context of at most {}, as positions are learned, got {}",
+        model.max_seq_len(), context);
 }
 
 void Generator::read(std::span<const std::int32_t> tokens) {

@@ -19,6 +19,8 @@ class Generator {
  public:
   /// The model must outlive it. `context`, at least 2, is how many tokens the model looks back on
   /// at most. When so many have been read, it forgets the older half and reads the newer one again.
+  /// Throws ConfigError where the options or the context are out of range; a model with learned
+  /// positions has no more context than those.
   Generator(const LanguageModel& model, SamplingOptions options, std::int64_t context,
             std::uint64_t seed);
 

@@ -47,6 +47,8 @@ class LanguageModel : public Module {
 
   std::int64_t vocab_size() const { return vocab_size_; }
   std::int64_t max_seq_len() const { return max_seq_len_; }
+  /// Whether sequences longer than max_seq_len() can be read: not where positions are learned.
+  bool reads_longer_sequences() const { return !positions_; }
   /// One a layer, for diagnostics.
   std::vector<std::shared_ptr<Attention>> attentions() const;
 

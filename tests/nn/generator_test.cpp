@@ -83,6 +83,9 @@ TEST(Generator, RefusesWhatItCannotUse) {
   const LanguageModel model = small_model();
   expect_error<ConfigError>([&] { Generator(model, {}, 1, 1); },
                             "expected a context of at least 2, got 1");
+  const LanguageModel learned = small_model(Positions::learned);
+  expect_error<ConfigError>([&] { Generator(learned, {}, 9, 1); },
+                            "expected a context of at most 8, as positions are learned, got 9");
   Generator generator(model, {}, 8, 1);
   expect_error<Error>([&] { generator.next(); }, "expected a token to go on from, got none");
   expect_error<Error>([&] { generator.read(Tokens{13}); }, "index 13 at position 0 is outside");
