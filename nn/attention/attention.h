@@ -23,6 +23,8 @@ struct AttentionDiagnostics {
   std::vector<double> entropy = {};
   std::vector<double> alpha = {};  // of conformal, now
   std::vector<double> tau = {};    // of w2, now; one a key/value head
+  /// Of conformal: share_beyond_resolution() head by head; empty before a forward pass.
+  std::vector<double> beyond_resolution = {};
 };
 
 /// One attention layer: x[B, N, d_model] -> [B, N, d_model].

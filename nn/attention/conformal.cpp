@@ -91,20 +91,19 @@ class ConformalAttention final : public MultiHeadAttention {
   AttentionDiagnostics diagnostics() const override {
     AttentionDiagnostics diagnostics = MultiHeadAttention::diagnostics();
     diagnostics.alpha = unary({UnaryOp::softplus}, raw_alpha_.data()).to_vector<double>();
+    for (const SeeingQueries& head : seeing_queries())
+      diagnostics.beyond_resolution.push_back(head.share_beyond());
     return diagnostics;
   }
 
   double share_beyond_resolution() const override {
     if (!radius_.defined()) return -1;
-    const std::vector<double> radii = radius_.to_vector<double>();
-    const std::vector<double> counts = counts_.expand(radius_.shape()).to_vector<double>();
-    std::int64_t n_seeing = 0, n_beyond = 0;
-    for (std::size_t i = 0; i < radii.size(); ++i) {
-      if (counts[i] < 1) continue;
-      ++n_seeing;
-      if (radii[i] > resolution_limit(/*delta=*/1, counts[i], kernel_.s)) ++n_beyond;
+    SeeingQueries all;
+    for (const SeeingQueries& head : seeing_queries()) {
+      all.n += head.n;
+      all.n_beyond += head.n_beyond;
     }
-    return n_seeing == 0 ? 0 : static_cast<double>(n_beyond) / static_cast<double>(n_seeing);
+    return all.share_beyond();
   }
 
  protected:
@@ -118,11 +117,35 @@ class ConformalAttention final : public MultiHeadAttention {
   }
 
  private:
+  // Queries that see a key, and those of them that lie beyond the resolution limit.
+  struct SeeingQueries {
+    std::int64_t n = 0, n_beyond = 0;
+    double share_beyond() const {
+      return n == 0 ? 0 : static_cast<double>(n_beyond) / static_cast<double>(n);
+    }
+  };
+
+  // Of the last forward pass, by head; nothing before one.
+  std::vector<SeeingQueries> seeing_queries() const {
+    if (!radius_.defined()) return {};
+    const std::vector<double> radii = radius_.to_vector<double>();
+    const std::vector<double> counts = counts_.expand(radius_.shape()).to_vector<double>();
+    const auto n_q = static_cast<std::size_t>(radius_.size(2));
+    std::vector<SeeingQueries> heads(static_cast<std::size_t>(n_heads()));
+    for (std::size_t i = 0; i < radii.size(); ++i) {
+      if (counts[i] < 1) continue;
+      SeeingQueries& head = heads[i / n_q % heads.size()];
+      ++head.n;
+      if (radii[i] > resolution_limit(/*delta=*/1, counts[i], kernel_.s)) ++head.n_beyond;
+    }
+    return heads;
+  }
+
   BallPoints points_of(const HeadInputs& in) const {
     return embed_in_ball(in.q, in.k, reshape(softplus(raw_alpha_), {n_heads(), 1, 1}), kernel_.s);
   }
 
-  // For share_beyond_resolution().
+  // For seeing_queries().
   void remember(const Tensor& radius, std::int64_t n_k, const AttentionMask& mask) {
     radius_ = radius.squeeze(-1);
     counts_ = visible_counts(mask, radius.size(-2), n_k, radius.dtype(), radius.device());

@@ -110,8 +110,14 @@ TEST(ConformalLayer, CountsQueriesBeyondTheResolutionLimit) {
   EXPECT_DOUBLE_EQ(blunt->share_beyond_resolution(), 0.25);
   options.alpha = 1e6;
   const auto sharp = options.build(layer_context(8, 2));
+  EXPECT_TRUE(sharp->diagnostics().beyond_resolution.empty()) << "before the first forward pass";
   sharp->forward(x, causal(), {});
   EXPECT_DOUBLE_EQ(sharp->share_beyond_resolution(), 1);
+  // One head blunt, one sharp.
+  testing::parameter_of(*sharp, "raw_alpha").mutable_data().slice(0, 0, 1).fill(-14);
+  sharp->forward(x, causal(), {});
+  EXPECT_EQ(sharp->diagnostics().beyond_resolution, (std::vector<double>{0.25, 1}));
+  EXPECT_DOUBLE_EQ(sharp->share_beyond_resolution(), 0.625);
 }
 
 }  // namespace
