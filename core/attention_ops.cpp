@@ -63,8 +63,6 @@ Tensor materialize_mask(const AttentionMask& mask, std::int64_t n_q, std::int64_
 
 namespace {
 
-Tensor with_dense_rows(const Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
-
 void require_optional(std::string_view what, const Tensor& x, const Tensor& q,
                       const Shape& expected) {
   if (!x.defined()) return;

@@ -349,7 +349,6 @@ void require_matrix(std::string_view op, const Tensor& x) {
   if (x.ndim() < 2) throw ShapeError("{}: x {}: expected [..., n, d]", op, to_string(x.shape()));
 }
 
-Tensor with_dense_rows(const Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
 Tensor contiguous_if_defined(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
 
 }  // namespace

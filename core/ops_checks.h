@@ -1,4 +1,4 @@
-// What core/ops.cpp and core/attention_ops.cpp check of operands.
+// What core/ops.cpp and core/attention_ops.cpp check of operands, and how they prepare them.
 #pragma once
 
 #include <string_view>
@@ -9,6 +9,9 @@ namespace mobius {
 
 /// The backend of the device that holds x.
 inline Backend& backend_of(const Tensor& x) { return backend_for(x.device()); }
+
+/// x itself where elements of its last dimension lie side by side, else a dense copy.
+inline Tensor with_dense_rows(const Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
 
 /// Throws ShapeError unless a and b have one element type and lie on one device.
 inline void require_same_kind(std::string_view op, const Tensor& a, const Tensor& b) {

@@ -22,8 +22,7 @@ namespace HWY_NAMESPACE {
 template <class T>
 struct BackwardState {
   HeadRows<T> out, grad_out;
-  const T* lse;  // [B, H, Nq], or null without a softmax
-  std::int64_t shares;
+  const T* lse;            // [B, H, Nq], or null without a softmax
   Tensor grad_q;           // [shares, B, H, Nq, D padded]
   Tensor grad_sharpness;   // [shares, B, H, Nq], or undefined
   Tensor grad_log_factor;  // likewise
@@ -260,7 +259,6 @@ void backward_tiles(const AttentionProblem<T>& p, const Tensor& out, const Tenso
       HeadRows<T>(out),
       HeadRows<T>(grad_out),
       kSoftmax ? lse.data<T>() : nullptr,
-      shares,
       Tensor::empty(
           {shares, p.batch, p.heads, p.padded_queries(), round_up(p.d, attention_lanes<T>)}, type),
       kConformal && grads.sharpness.defined() ? Tensor::zeros(per_query, type) : Tensor(),
