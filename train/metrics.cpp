@@ -50,6 +50,7 @@ Json diagnostics_json(const std::vector<AttentionDiagnostics>& layers) {
     if (!layer.entropy.empty()) object["entropy"] = layer.entropy;
     if (!layer.alpha.empty()) object["alpha"] = layer.alpha;
     if (!layer.tau.empty()) object["tau"] = layer.tau;
+    if (!layer.beyond_resolution.empty()) object["beyond_resolution"] = layer.beyond_resolution;
     result.push_back(std::move(object));
   }
   return result;

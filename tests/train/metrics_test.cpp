@@ -54,12 +54,14 @@ TEST(MetricsLog, WritesWhatHeadsSayLayerByLayer) {
   const TemporaryFolder folder;
   MetricsLog log(folder / "metrics.jsonl", 0, 0);
   MetricsLine line = line_at(1);
-  line.attention = {{.entropy = {1.5, 2}, .alpha = {3, 4}}, {.tau = {5}}};
+  line.attention = {{.entropy = {1.5, 2}, .alpha = {3, 4}, .tau = {}, .beyond_resolution = {0, 1}},
+                    {.tau = {5}}};
   log.write(line);
   const Json layers = Json::parse(lines_of(read_text(folder / "metrics.jsonl")).at(0))["attention"];
   ASSERT_EQ(layers.size(), 2u);
   EXPECT_EQ(layers[0]["entropy"], Json({1.5, 2}));
   EXPECT_EQ(layers[0]["alpha"], Json({3, 4}));
+  EXPECT_EQ(layers[0]["beyond_resolution"], Json({0, 1}));
   EXPECT_FALSE(layers[0].contains("tau"));
   EXPECT_EQ(layers[1], Json({{"tau", {5}}}));
 }
