@@ -87,6 +87,17 @@ Place torchrun_place(const Environment& environment) {
   return read_place(environment, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
 }
 
+// MPI learns from PMIx or PMI who the other ranks are; srun offers neither unless it is told to.
+void require_connected(const Place& srun, const Environment& environment) {
+  if (srun.size.value.value_or(1) == 1) return;
+  for (const char* name : {"PMIX_RANK", "PMI_RANK", "PMI_FD"}) {
+    if (environment.contains(name)) return;
+  }
+  throw ConfigError(
+      "launch: srun started {} ranks that cannot find each other; use srun --mpi=pmix",
+      *srun.size.value);
+}
+
 void require_same(const Number& a, const Number& b) {
   if (!a.value || !b.value || *a.value == *b.value) return;
   throw ConfigError(
@@ -119,8 +130,12 @@ Launch launch_of(const Environment& environment) {
   const Place torchrun = torchrun_place(environment);
   const Place srun = srun_place(environment);
   Place place;
-  for (const Place& candidate : {open_mpi_place(environment), pmi_place(environment), srun}) {
+  for (const Place& candidate : {open_mpi_place(environment), pmi_place(environment)}) {
     if (!place.size.value && candidate.size.value) place = candidate;
+  }
+  if (!place.size.value && srun.size.value) {
+    require_connected(srun, environment);
+    place = srun;
   }
   if (place.size.value) {
     require_same(torchrun, place);

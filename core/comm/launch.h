@@ -36,7 +36,7 @@ struct Launch {
 /// torchrun's start nothing here: they may be set beside those of an MPI launcher, and must then
 /// agree with them. Throws ConfigError, in one line, where they do not, where a launcher's own
 /// variables contradict each other, where one is no number, or where torchrun alone asks for
-/// several ranks.
+/// several ranks, or srun does without telling MPI how they find each other.
 Launch launch_of(const Environment& environment);
 
 /// Threads for each rank where its configuration names no number: `current`, OpenMP's own count,

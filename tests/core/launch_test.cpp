@@ -22,11 +22,8 @@ Environment torchrun(const std::string& rank, const std::string& size) {
 }
 
 Environment srun(const std::string& rank, const std::string& size) {
-  return {{"SLURM_STEP_ID", "0"},
-          {"SLURM_PROCID", rank},
-          {"SLURM_STEP_NUM_TASKS", size},
-          {"SLURM_NTASKS", "8"},
-          {"SLURM_LOCALID", rank}};
+  return {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", rank}, {"SLURM_STEP_NUM_TASKS", size},
+          {"SLURM_NTASKS", "8"},  {"PMIX_RANK", rank},    {"SLURM_LOCALID", rank}};
 }
 
 Environment with(Environment environment, const Environment& more) {
@@ -60,8 +57,8 @@ TEST(Launch, ReadsEveryLauncher) {
 
 TEST(Launch, TakesSlurmsVariablesOnlyWithinSrun) {
   EXPECT_EQ(launch_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).size, 1);
-  const Launch old =
-      launch_of({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "4"}});
+  const Launch old = launch_of(
+      {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "4"}, {"PMI_FD", "5"}});
   EXPECT_EQ(old.rank, 3);
   EXPECT_EQ(old.size, 4);
 }
@@ -105,6 +102,15 @@ TEST(Launch, RefusesWhatIsNoNumber) {
     EXPECT_EQ(refusal({{"WORLD_SIZE", text}}),
               "launch: WORLD_SIZE=" + text + ": expected a whole number, 0 or more");
   }
+}
+
+TEST(Launch, NamesPmixWhereSrunTellsMpiNothing) {
+  Environment environment = srun("1", "3");
+  environment.erase("PMIX_RANK");
+  EXPECT_EQ(refusal(environment),
+            "launch: srun started 3 ranks that cannot find each other; use srun --mpi=pmix");
+  EXPECT_EQ(launch_of({{"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "1"}}).size, 1);
+  EXPECT_EQ(launch_of(with(environment, open_mpi("1", "2"))).size, 2);
 }
 
 TEST(Launch, NamesMpirunWhereTorchrunAloneAsksForRanks) {
