@@ -1,5 +1,7 @@
 #include "data/lm.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -44,6 +46,9 @@ class LmTask final : public Task {
     if (test_size_ > static_cast<std::int64_t>(test_.size()))
       throw ConfigError("n_test = {}, but the validation text has {} sequences of {} tokens",
                         test_size_, test_.size(), seq_len_);
+    fingerprint_ =
+        fmt::format("{} training tokens (digest {:016x}) and {} validation tokens ({:016x})",
+                    train_.n_tokens(), train_.digest(), test_.n_tokens(), test_.digest());
   }
 
   std::int64_t vocab_size() const override { return vocab_; }
@@ -53,6 +58,7 @@ class LmTask final : public Task {
   bool is_language() const override { return true; }
   std::optional<double> bytes_per_token() const override { return bytes_per_token_; }
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
+  std::string fingerprint() const override { return fingerprint_; }
 
   Batch sequences(Split split, int group, std::uint64_t first, std::int64_t count) const override {
     check_request(group, count);
@@ -112,6 +118,7 @@ class LmTask final : public Task {
   const TokenWindows train_, test_;
   const std::int64_t test_size_;
   const std::vector<std::string> groups_{"text"};
+  std::string fingerprint_;
 };
 
 // ---- text

@@ -72,6 +72,9 @@ class Task {
   /// What makes text of the tokens; null where they stand for none. A checkpoint of a run on this
   /// task carries its model.
   virtual const Tokenizer* tokenizer() const { return nullptr; }
+  /// Tells data that come from files from others, so that a run that goes on notices a change.
+  /// Empty where sequences follow from the settings alone.
+  virtual std::string fingerprint() const { return ""; }
 
   /// The group that training step `step` draws from. A whole step has one group, so batches stay
   /// rectangular though groups differ in sequence length.

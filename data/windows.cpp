@@ -1,6 +1,7 @@
 #include "data/windows.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace mobius {
@@ -26,6 +27,30 @@ std::uint64_t TokenWindows::slack(std::size_t range) const {
 std::size_t TokenWindows::range_of(std::uint64_t index) const {
   const auto next = std::upper_bound(first_window_.begin(), first_window_.end(), index);
   return static_cast<std::size_t>(next - first_window_.begin()) - 1;
+}
+
+std::uint64_t TokenWindows::n_tokens() const {
+  return std::accumulate(
+      ranges_.begin(), ranges_.end(), std::uint64_t{0},
+      [](std::uint64_t sum, const TokenRange& range) { return sum + range.size(); });
+}
+
+// FNV-1a, a number at a time.
+std::uint64_t TokenWindows::digest() const {
+  constexpr std::uint64_t block = 4096, most_blocks = 1024;
+  const std::uint64_t stride = std::max<std::uint64_t>(1, n_tokens() / (block * most_blocks));
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&hash](std::uint64_t number) { hash = (hash ^ number) * 0x100000001b3; };
+  std::vector<std::int32_t> tokens(block);
+  for (const auto& [source, begin, end] : ranges_) {
+    add(end - begin);
+    for (std::uint64_t at = begin; at < end; at += stride * block) {
+      const std::span<std::int32_t> part(tokens.data(), std::min(block, end - at));
+      source->read(at, part);
+      for (const std::int32_t token : part) add(static_cast<std::uint64_t>(token));
+    }
+  }
+  return hash;
 }
 
 void TokenWindows::read(std::uint64_t index, std::uint64_t shift,

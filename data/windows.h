@@ -36,6 +36,13 @@ class TokenWindows {
   /// Labels that the windows of a range leave over.
   std::uint64_t slack(std::size_t range) const;
 
+  /// Number of tokens in all ranges.
+  std::uint64_t n_tokens() const;
+  /// A number that depends on the length of each range and on its tokens: on all of them up to 8
+  /// million in total, and on blocks at even distances beyond, so that large files need not be
+  /// read.
+  std::uint64_t digest() const;
+
  private:
   std::vector<TokenRange> ranges_;
   std::uint64_t length_;

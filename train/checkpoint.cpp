@@ -394,6 +394,7 @@ void write_content(hid_t file, const CheckpointHeader& header, const CheckpointT
   write_text(file, "rng", rng_name);
   write_text(file, "config", header.config);
   write_number(file, "optimizer_steps", header.optimizer_steps);
+  if (!header.data.empty()) write_text(file, "data", header.data);
   {
     const Handle progress = create_group(file, "progress");
     for (const auto& [name, value] : header.progress) write_number(progress, name, value);
@@ -453,6 +454,8 @@ CheckpointHeader read_checkpoint_header(const fs::path& path) {
     header.optimizer_steps = read_number<std::int64_t>(file, "optimizer_steps");
     header.progress = read_progress(file);
     header.tokenizer = read_tokenizer(file);
+    if (check(H5Aexists(file, "data"), "read attribute data") > 0)
+      header.data = read_text(file, "data");
     return header;
   });
 }

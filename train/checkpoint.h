@@ -6,7 +6,7 @@
 // plain HDF5 (Python: h5py.File(path)["parameters"]["embedding.weight"][:]):
 //
 //   attributes        format, format_version, step, config (the resolved YAML), seed, rng,
-//                     next_batch, optimizer_steps
+//                     next_batch, optimizer_steps, data (a fingerprint, where the task reads files)
 //   /progress         attributes: what the run has measured so far
 //   /parameters/NAME  one data set a parameter, by dotted path
 //   /buffers/NAME
@@ -39,6 +39,7 @@ struct CheckpointHeader {
   std::int64_t optimizer_steps = 0;        ///< steps the optimiser's state has seen
   std::map<std::string, double> progress;  ///< by name, for instance "train_seconds"
   std::optional<TokenizerModel> tokenizer{};
+  std::string data{};  ///< Task::fingerprint()
 };
 
 /// Handles to the tensors of a run, to be written or to be filled in place. Names: as the module

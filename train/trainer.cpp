@@ -140,6 +140,7 @@ Trainer::Trainer(Config& config, Experiment experiment, const RunFolder& folder,
       experiment_(std::move(experiment)),
       folder_(folder),
       progress_(progress),
+      data_(experiment_.task->fingerprint()),
       communicator_(communicator),
       gradient_sum_(communicator, experiment_.optimizer->parameters(), bucket_bytes(config)) {
   if (start) restore(*start, known);
@@ -159,6 +160,7 @@ void Trainer::restore(const fs::path& path, const Registries& known) {
   const auto stored = parse_config(header.config, path.string(), known);
   require_same_run(*stored, config_, path, progress_);
   require_same_tokenizer(header, path);
+  require_same_data(header, path);
   CheckpointTensors tensors = tensors_of(*experiment_.model, *experiment_.optimizer);
   tensors.optimizer = whole_state(*experiment_.optimizer);
   load_checkpoint(path, tensors);
@@ -185,6 +187,13 @@ void Trainer::require_same_tokenizer(const CheckpointHeader& header, const fs::p
   throw ConfigError("{}: was made with {}, but the text now gives {}{}", path.string(),
                     words(header.tokenizer), words(now),
                     words(now) == words(header.tokenizer) ? ", others" : "");
+}
+
+void Trainer::require_same_data(const CheckpointHeader& header, const fs::path& path) const {
+  if (header.data == data_) return;
+  throw ConfigError("{}: was made with {}, but now there are {}", path.string(),
+                    header.data.empty() ? "data of no files" : header.data,
+                    data_.empty() ? "none" : data_);
 }
 
 void Trainer::announce() const {
@@ -374,6 +383,7 @@ void Trainer::save(const fs::path& path) const {
   header.optimizer_steps = experiment_.optimizer->steps_taken();
   header.progress = record_.to_map();
   header.tokenizer = tokenizer_model(*experiment_.task);
+  header.data = data_;
   save_checkpoint(path, header, tensors);
 }
 

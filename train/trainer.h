@@ -74,6 +74,7 @@ class Trainer {
   RunSummary summarize(RunStatus status) const;
   void require_same_tokenizer(const CheckpointHeader& header,
                               const std::filesystem::path& path) const;
+  void require_same_data(const CheckpointHeader& header, const std::filesystem::path& path) const;
   std::optional<LanguageScore> batch_language() const;
   std::optional<LanguageScore> test_language() const;
   std::vector<std::pair<std::string, Score>> named_groups() const;
@@ -85,6 +86,7 @@ class Trainer {
   Experiment experiment_;
   const RunFolder& folder_;
   Progress& progress_;
+  const std::string data_;  // its fingerprint
   Communicator& communicator_;
   GradientSum gradient_sum_;
 

@@ -229,14 +229,16 @@ TEST_F(Lm, AShardThatIsTooShortIsNamed) {
 
 TEST_F(Lm, ATokenBeyondTheVocabularyIsNamedWithItsPlace) {
   Tokens16 tokens = counting(0, 100);
-  tokens[40] = 999;
   token_file("t.bin", tokens);
   LmOptions options = on_tokens("t.bin", 8);
   options.vocab = 500;
   const auto task = options.build(1);
+  tokens[40] = 999;  // after it was opened
+  token_file("t.bin", tokens);
   EXPECT_EQ(
       error_of([&] { task->batch(Split::train, 0, 11); }),
       (folder_ / "t.bin").string() + ": token 999 at byte 80 is not below the vocabulary size 500");
+  EXPECT_THAT(error_of([&] { options.build(1); }), HasSubstr("t.bin: token 999 at byte 80 is"));
 }
 
 TEST_F(Lm, BytesOfText) {
@@ -286,6 +288,43 @@ TEST_F(Lm, ARunThatGoesOnKeepsItsTokenizer) {
   file("t.txt", "abcabcabxabc");
   EXPECT_THAT(error_of([&] { with_validation.rebuild(1, stored); }),
               HasSubstr("'x' (U+0078) at byte 8 is not among the 4 characters"));
+}
+
+TEST_F(Lm, TheFingerprintTellsDataApart) {
+  const auto fingerprint = [&](const Tokens16& tokens) {
+    token_file("t.bin", tokens);
+    return on_tokens("t.bin", 8).build(1)->fingerprint();
+  };
+  Tokens16 tokens = counting(0, 10000);
+  const std::string before = fingerprint(tokens);
+  EXPECT_THAT(before, HasSubstr("9000 training tokens (digest "));
+  EXPECT_EQ(fingerprint(tokens), before);
+  for (const std::size_t at : {0, 5000, 8999, 9000, 9999}) {
+    Tokens16 edited = tokens;
+    edited[at] ^= 1;
+    EXPECT_NE(fingerprint(edited), before) << at;
+  }
+  tokens.push_back(0);
+  EXPECT_NE(fingerprint(tokens), before);
+  tokens[20] = 60000;  // not below the vocabulary size
+  EXPECT_THAT(error_of([&] { fingerprint(tokens); }), HasSubstr("token 60000 at byte 40"));
+}
+
+// Of 9 million for training every other block of 4096.
+TEST_F(Lm, TheFingerprintOfManyTokensIsOfSome) {
+  Tokens16 tokens(10'000'000, 7);
+  const auto fingerprint = [&] {
+    token_file("t.bin", tokens);
+    return on_tokens("t.bin", 8).build(1)->fingerprint();
+  };
+  const std::string before = fingerprint();
+  tokens[0] = 8;
+  EXPECT_NE(fingerprint(), before);
+  tokens[0] = 7;
+  tokens[5000] = 8;
+  EXPECT_EQ(fingerprint(), before);
+  tokens.resize(tokens.size() - 1);
+  EXPECT_NE(fingerprint(), before);
 }
 
 TEST_F(Lm, PiecesAreLearnedFromTheTrainingTextOrReadFromAFile) {

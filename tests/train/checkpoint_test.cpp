@@ -27,7 +27,8 @@ CheckpointHeader some_header(std::int64_t step = 7) {
           .config = "task: {name: \"mqar\"}\n# über\n",
           .optimizer_steps = 5,
           .progress = {{"train_seconds", 1.5}, {"best_value", 0.25}},
-          .tokenizer = TokenizerModel{"char", std::string("\0\n a\xc3\xa9", 6)}};
+          .tokenizer = TokenizerModel{"char", std::string("\0\n a\xc3\xa9", 6)},
+          .data = "12 tokens"};
 }
 
 CheckpointTensors some_tensors(float first = 1) {
@@ -79,8 +80,10 @@ TEST_F(Checkpoint, ATokenizerCanBeEmptyOrAbsent) {
        {std::optional<TokenizerModel>(), std::optional(TokenizerModel{"byte", ""})}) {
     CheckpointHeader header = some_header();
     header.tokenizer = tokenizer;
+    header.data = "";
     save_checkpoint(path_, header, some_tensors());
     EXPECT_EQ(read_checkpoint_header(path_).tokenizer, tokenizer);
+    EXPECT_EQ(read_checkpoint_header(path_).data, "");
   }
 }
 
@@ -90,6 +93,7 @@ TEST_F(Checkpoint, ReturnsWhatWasSaved) {
   EXPECT_EQ(header.step, 7);
   EXPECT_EQ(header.seed, 0xfedcba9876543210u);
   EXPECT_EQ(header.tokenizer, some_header().tokenizer);
+  EXPECT_EQ(header.data, "12 tokens");
   EXPECT_EQ(header.config, some_header().config);
   EXPECT_EQ(header.optimizer_steps, 5);
   EXPECT_EQ(header.progress, some_header().progress);

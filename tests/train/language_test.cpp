@@ -138,6 +138,27 @@ TEST_F(TextRun, AChangedTextIsNoticedOnResume) {
                                     now - 1, now)));
 }
 
+// Of the same length and vocabulary, but other tokens.
+TEST_F(TextRun, AnEditedShardIsNoticedOnResume) {
+  const auto train_on = [&](std::uint16_t token, const std::string& resume) {
+    std::vector<std::uint16_t> tokens(500, 3);
+    tokens[100] = token;
+    write_raw(folder_ / "t.bin", tokens);
+    train_in(folder_ / "run", known_,
+             {"task={name: lm, tokens: " + (folder_ / "t.bin").string() +
+                  ", vocab: 9, seq_len: 16, n_test: 2}",
+              resume.empty() ? "train.max_steps=3" : "train.max_steps=6"},
+             resume, kTextRun);
+  };
+  train_on(3, "");
+  const std::string before = header("run", 3).data;
+  EXPECT_THAT(before, HasSubstr("450 training tokens"));
+  EXPECT_THAT(error_of<ConfigError>([&] { train_on(4, "auto"); }),
+              AllOf(HasSubstr("was made with " + before + ", but now there are 450 training")));
+  train_on(3, "auto");
+  EXPECT_EQ(header("run", 6).data, before);
+}
+
 // ---- labels are shifted once
 
 // A model without layers that count: from token u it predicts u + step, nearly for certain.
