@@ -321,6 +321,20 @@ void ConfigDocument::remove(std::string_view key) {
   std::erase_if(root_.entries, [&](const ConfigEntry& entry) { return entry.key == key; });
 }
 
+std::string describe(const ConfigNode& node) {
+  switch (node.kind) {
+    case Kind::null:
+      return "null";
+    case Kind::scalar:
+      return fmt::format("'{}'", node.text);
+    case Kind::list:
+      return "a list";
+    case Kind::map:
+      return "a section";
+  }
+  throw Error("configuration: unknown kind of node");
+}
+
 std::string join_path(std::string_view path, std::string_view key) {
   return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
 }

@@ -64,6 +64,9 @@ class ConfigDocument {
   ConfigNode root_;
 };
 
+/// What a node is, for messages: "null", "'text'", "a list", "a section".
+std::string describe(const ConfigNode& node);
+
 /// "a.b" + "c" is "a.b.c", "" + "c" is "c".
 std::string join_path(std::string_view path, std::string_view key);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstddef>
 #include <optional>
 #include <string_view>
@@ -19,20 +18,6 @@ namespace mobius {
 namespace {
 
 using Kind = ConfigNode::Kind;
-
-std::string describe(const ConfigNode& node) {
-  switch (node.kind) {
-    case Kind::null:
-      return "null";
-    case Kind::scalar:
-      return fmt::format("'{}'", node.text);
-    case Kind::list:
-      return "a list";
-    case Kind::map:
-      return "a section";
-  }
-  throw Error("configuration: unknown kind of node");
-}
 
 // A section of the document: its node, null where the document does not mention it, and where to
 // place what is missing in it.
@@ -349,50 +334,6 @@ class Reader {
   std::vector<std::string> errors_;
 };
 
-void require_folder_name(const ConfigNode& node, const std::string& path) {
-  const bool is_valid = node.kind == Kind::scalar && !node.text.empty() &&
-                        node.text.front() != '.' &&
-                        std::all_of(node.text.begin(), node.text.end(), [](unsigned char c) {
-                          return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
-                        });
-  if (!is_valid) {
-    throw printable_error("{}: {}: expected a name of letters, digits, '.', '_' and '-', got '{}'",
-                          node.where, path, node.text);
-  }
-}
-
-// The configuration that the variations start from.
-ConfigDocument base_of(const ConfigDocument& comparison) {
-  ConfigDocument own = comparison;
-  own.remove("variations");
-  own.remove("base");
-  const ConfigEntry* base = comparison.root().find("base");
-  if (base == nullptr) return own;
-  if (base->value.kind != Kind::scalar) {
-    throw printable_error("{}: base: expected a file name, got {}", base->value.where,
-                          describe(base->value));
-  }
-  ConfigDocument document = ConfigDocument::from_file(comparison.folder() / base->value.text);
-  document.merge(own.root());
-  return document;
-}
-
-ConfigVariation expand(const ConfigDocument& base, const ConfigEntry& element) {
-  const std::string path = join_path("variations", element.key);
-  if (element.value.kind != Kind::map) {
-    throw printable_error("{}: {}: expected a map with a name and overrides, got {}", element.where,
-                          path, describe(element.value));
-  }
-  const ConfigEntry* name = element.value.find("name");
-  if (name == nullptr) throw printable_error("{}: {}.name: missing", element.where, path);
-  require_folder_name(name->value, join_path(path, "name"));
-  ConfigNode overrides = element.value;
-  std::erase_if(overrides.entries, [](const ConfigEntry& entry) { return entry.key == "name"; });
-  ConfigVariation variation{name->value.text, base};
-  variation.document.merge(overrides);
-  return variation;
-}
-
 }  // namespace
 
 void read_config(const ConfigDocument& document, Schema& schema) {
@@ -401,29 +342,6 @@ void read_config(const ConfigDocument& document, Schema& schema) {
   reader.read_section(root, schema);
   if (!reader.has_errors()) reader.run_checks(root, schema);
   reader.throw_errors();
-}
-
-std::vector<ConfigVariation> expand_variations(const ConfigDocument& comparison) {
-  const ConfigEntry* list = comparison.root().find("variations");
-  if (list == nullptr) {
-    throw printable_error("{}: variations: missing; a comparison lists its variations",
-                          comparison.root().where);
-  }
-  if (list->value.kind != Kind::list || list->value.entries.empty()) {
-    throw printable_error("{}: variations: expected a list of named variations", list->value.where);
-  }
-  const ConfigDocument base = base_of(comparison);
-  std::vector<ConfigVariation> variations;
-  for (const ConfigEntry& element : list->value.entries) {
-    ConfigVariation variation = expand(base, element);
-    for (const ConfigVariation& other : variations) {
-      if (other.name != variation.name) continue;
-      throw printable_error("{}: variations.{}.name: '{}' is given twice",
-                            element.value.find("name")->value.where, element.key, variation.name);
-    }
-    variations.push_back(std::move(variation));
-  }
-  return variations;
 }
 
 }  // namespace mobius

@@ -8,9 +8,6 @@
 //   read_config(document, schema);
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "core/schema.h"
 #include "train/config_document.h"
 
@@ -29,24 +26,5 @@ namespace mobius {
 /// where nothing else is wrong, those of a section only where all below it hold, so that a fault is
 /// reported once. After an error the members are in no particular state.
 void read_config(const ConfigDocument& document, Schema& schema);
-
-/// One named variation of a base configuration.
-struct ConfigVariation {
-  std::string name;
-  ConfigDocument document;
-};
-
-/// The configurations that a comparison compares. A comparison is an ordinary configuration, the
-/// base, with one key more, `variations`: a list of maps, each with a `name` (letters, digits, '.',
-/// '_', '-'; it becomes a folder) and with overrides, as nested maps or dotted keys:
-///
-///   base: mqar.yaml    # optional: the file, in this one's folder, that is changed
-///   train: {max_steps: 2000}
-///   variations:
-///     - name: softmax
-///       attention.kind: softmax
-///     - name: conformal
-///       attention: {kind: conformal, alpha: 1.5}
-std::vector<ConfigVariation> expand_variations(const ConfigDocument& comparison);
 
 }  // namespace mobius

@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
 #include "tests/e2e/run_comparison.h"
 
 namespace mobius {
@@ -9,6 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 class CompareTest : public testing::Test {
@@ -30,6 +35,10 @@ variations:
     return all;
   }
 
+  std::vector<std::string> rows() const {
+    return lines_of(read_text(folder_ / "out" / "comparison.csv"));
+  }
+
   TemporaryFolder folder_;
   const std::string comparison_ = folder_ / "comparison.yaml";
 };
@@ -37,48 +46,74 @@ variations:
 TEST_F(CompareTest, TrainsEachAndPrintsATable) {
   const Outcome outcome = mobius(arguments());
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("steps_to_99"), HasSubstr("\nsoftmax   "),
-                                 HasSubstr("\nconformal ")));
-  const std::vector<std::string> csv = lines_of(read_text(folder_ / "out" / "comparison.csv"));
-  ASSERT_EQ(csv.size(), 3u);
-  EXPECT_EQ(csv[0], "name,accuracy,loss,steps,steps_to_99,step_ms,parameters");
-  EXPECT_THAT(csv[1], StartsWith("softmax,"));
-  EXPECT_THAT(csv[2], StartsWith("conformal,"));
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("accuracy"), HasSubstr("\nsoftmax   "), HasSubstr("\nconformal ")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("softmax: running"), HasSubstr("conformal: finished")));
+  const std::vector<std::string> csv = rows();
+  ASSERT_EQ(csv.size(), 5u);
+  EXPECT_THAT(csv[0], StartsWith("level,name,variant,learning_rate,runs,complete_runs,status,"
+                                 "accuracy,accuracy_deviation,loss,loss_deviation,"));
+  EXPECT_THAT(csv[3], StartsWith("run,conformal,conformal,"));
+  EXPECT_THAT(csv[4], StartsWith("run,softmax,softmax,"));
   EXPECT_THAT(read_text(folder_ / "out" / "conformal" / "config.yaml"),
               AllOf(HasSubstr("kind: conformal"), HasSubstr("alpha: 2.0")));
 }
 
+TEST_F(CompareTest, ARunOfAComparisonIsThatOfTrain) {
+  ASSERT_EQ(mobius(arguments({"--jobs", "2"})).exit_code, 0);
+  const Outcome alone = mobius({"train", folder_ / "tiny.yaml", "attention.kind=conformal",
+                                "attention.alpha=2.0", "--out", folder_ / "alone"});
+  ASSERT_EQ(alone.exit_code, 0) << alone.err;
+  expect_same_run(folder_ / "alone", folder_ / "out" / "conformal", 6);
+}
+
 TEST_F(CompareTest, SkipsWhatIsFinished) {
   ASSERT_EQ(mobius(arguments()).exit_code, 0);
-  const std::string csv = read_text(folder_ / "out" / "comparison.csv");
+  const std::vector<std::string> before = rows();
   fs::remove(folder_ / "out" / "comparison.csv");
   fs::remove_all(folder_ / "out" / "conformal");
   const Outcome again = mobius(arguments());
   EXPECT_EQ(again.exit_code, 0);
-  EXPECT_THAT(again.out, HasSubstr("softmax: finished before, skipped"));
-  EXPECT_EQ(again.out.find("conformal: finished before"), std::string::npos);
-  EXPECT_EQ(lines_of(read_text(folder_ / "out" / "comparison.csv")).at(1), lines_of(csv).at(1));
+  EXPECT_THAT(again.err, HasSubstr("softmax: finished before, skipped"));
+  EXPECT_THAT(again.err, Not(HasSubstr("conformal: finished before")));
+  EXPECT_EQ(rows().at(4), before.at(4));  // its step_ms, too
 }
 
-TEST_F(CompareTest, GoesOnWithAnInterruptedVariation) {
-  const std::vector<std::string> longer = {"train.max_steps=300", "eval.every=0"};
+TEST_F(CompareTest, GoesOnWithInterruptedVariations) {
+  const std::vector<std::string> longer = {"train.max_steps=300", "eval.every=0", "--jobs", "2"};
   auto straight = arguments(longer);
   straight[3] = folder_ / "straight";
   ASSERT_EQ(mobius(straight).exit_code, 0);
 
   Process process(mobius_command(arguments(longer)));
-  ASSERT_TRUE(wait_until([&] {
-    return lines_of(read_text(folder_ / "out" / "conformal" / "metrics.jsonl")).size() > 5;
-  }));
+  for (const char* name : {"softmax", "conformal"}) {
+    ASSERT_TRUE(wait_until(
+        [&] { return lines_of(read_text(folder_ / "out" / name / "metrics.jsonl")).size() > 5; }));
+  }
   process.kill(SIGTERM);
-  EXPECT_EQ(process.wait().exit_code, 4);
+  const Outcome stopped = process.wait();
+  EXPECT_EQ(stopped.exit_code, 4) << stopped.err;
+  EXPECT_THAT(stopped.err, AllOf(HasSubstr("softmax: saved"), HasSubstr("conformal: saved")));
   EXPECT_FALSE(fs::exists(folder_ / "out" / "comparison.csv"));
 
   const Outcome outcome = mobius(arguments(longer));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out,
-              AllOf(HasSubstr("softmax: finished before, skipped"), HasSubstr("resume: step ")));
-  expect_same_run(folder_ / "straight" / "conformal", folder_ / "out" / "conformal", 300);
+  for (const char* name : {"softmax", "conformal"}) {
+    EXPECT_THAT(read_text(folder_ / "out" / name / "log.txt"), HasSubstr("resume: step "));
+    expect_same_run(folder_ / "straight" / name, folder_ / "out" / name, 300);
+  }
+}
+
+TEST_F(CompareTest, RunsSaveAndEndWhenTheComparisonIsKilled) {
+  const fs::path metrics = folder_ / "out" / "softmax" / "metrics.jsonl";
+  Process process(mobius_command(arguments({"train.max_steps=1000000", "eval.every=0"})));
+  ASSERT_TRUE(wait_until([&] { return lines_of(read_text(metrics)).size() > 5; }));
+  process.kill(SIGKILL);
+  process.wait();
+  EXPECT_TRUE(wait_until([&] {
+    const auto summary = read_summary(folder_ / "out" / "softmax" / "summary.json");
+    return summary && summary->status == RunStatus::interrupted;
+  }));
 }
 
 TEST_F(CompareTest, GoesOnAfterAVariationThatDiverges) {
@@ -92,10 +127,84 @@ variations:
 )");
   const Outcome outcome = mobius(arguments());
   EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
-  const std::vector<std::string> csv = lines_of(read_text(folder_ / "out" / "comparison.csv"));
-  ASSERT_EQ(csv.size(), 3u);
-  EXPECT_THAT(csv[1], StartsWith("wild,diverged,"));
-  EXPECT_THAT(csv[2], StartsWith("tame,0."));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("wild: diverged"), HasSubstr("tame: finished")));
+  const std::vector<std::string> csv = rows();
+  ASSERT_EQ(csv.size(), 5u);
+  EXPECT_THAT(csv[1], StartsWith("variant,tame,tame,0.001,1,1,,0."));
+  EXPECT_THAT(csv[2], HasSubstr(",1,0,diverged,,,"));
+}
+
+TEST_F(CompareTest, ListsWhatFailsAndGoesOn) {
+  ASSERT_TRUE(fs::create_directories(folder_ / "out" / "softmax"));
+  write_text(folder_ / "out" / "softmax" / "notes.txt", "not of a run");
+  const Outcome outcome = mobius(arguments());
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("softmax: exit code 2: "),
+                                 HasSubstr("is not the folder of a run: it holds 'notes.txt'"),
+                                 HasSubstr("conformal: finished")));
+  EXPECT_THAT(outcome.out, HasSubstr("conformal"));
+}
+
+TEST_F(CompareTest, AveragesSeedsAndPicksTheBestLearningRate) {
+  write_text(comparison_, R"(
+base: tiny.yaml
+train: {max_steps: 12}
+grid:
+  attention.kind: [softmax, linear]
+  optimizer.lr: [1e-9, 1e-2]
+  train.seed: [1, 2, 3]
+)");
+  const Outcome outcome = mobius(arguments({"--jobs", "3"}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto json = nlohmann::json::parse(read_text(folder_ / "out" / "comparison.json"));
+  EXPECT_EQ(json.at("metric"), "loss");
+  ASSERT_EQ(json.at("variants").size(), 2u);
+  ASSERT_EQ(json.at("runs").size(), 12u);
+  for (const auto& variant : json.at("variants")) {
+    EXPECT_EQ(variant.at("best").at("learning_rate"), "0.01");
+    EXPECT_EQ(variant.at("learning_rates").size(), 2u);
+    double sum = 0, squares = 0;
+    for (const auto& run : json.at("runs")) {
+      if (run.at("variant") != variant.at("name") ||
+          run.at("differences").at("optimizer.lr") != "0.01") {
+        continue;
+      }
+      sum += run.at("loss").get<double>();
+      squares += std::pow(run.at("loss").get<double>(), 2);
+    }
+    const auto& loss = variant.at("best").at("loss");
+    EXPECT_EQ(loss.at("count"), 3);
+    EXPECT_NEAR(loss.at("mean").get<double>(), sum / 3, 1e-12);
+    EXPECT_NEAR(std::pow(loss.at("deviation").get<double>(), 2), (squares - sum * sum / 3) / 2,
+                1e-9);
+  }
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("best_lr"), HasSubstr(" +- "), HasSubstr("3/3 runs")));
+}
+
+TEST_F(CompareTest, AListedSweepRunsAnywhereAndIsGathered) {
+  const Outcome list = mobius(arguments({"--list"}));
+  ASSERT_EQ(list.exit_code, 0) << list.err;
+  const std::vector<std::string> commands = lines_of(list.out);
+  ASSERT_EQ(commands.size(), 2u);
+  EXPECT_NE(mobius({"compare", "--report", folder_ / "none"}).exit_code, 0);
+  ASSERT_EQ(std::system(("cd / && (" + commands[1] + ") > /dev/null").c_str()), 0);
+  EXPECT_EQ(lines_of(mobius(arguments({"--list"})).out), std::vector{commands[0]});
+
+  const Outcome part = mobius({"compare", "--report", folder_ / "out"});
+  EXPECT_EQ(part.exit_code, 0) << part.err;
+  EXPECT_THAT(part.out, AllOf(HasSubstr("conformal"), HasSubstr("0/1 runs")));
+  ASSERT_EQ(std::system(("cd / && (" + commands[0] + ") > /dev/null").c_str()), 0);
+  ASSERT_EQ(mobius({"compare", "--report", folder_ / "out"}).exit_code, 0);
+  const std::vector<std::string> gathered = rows();
+  fs::remove(folder_ / "out" / "comparison.csv");
+  ASSERT_EQ(mobius(arguments()).exit_code, 0);
+  EXPECT_EQ(rows(), gathered);
+}
+
+TEST_F(CompareTest, ShowsALineARunOnATerminal) {
+  const std::string shown = mobius_on_terminal(arguments());
+  EXPECT_THAT(shown, AllOf(HasSubstr("softmax    finished"), HasSubstr("\x1b[2A"),
+                           HasSubstr("conformal  waiting")));
 }
 
 TEST_F(CompareTest, RefusesResultsOfAnotherConfiguration) {

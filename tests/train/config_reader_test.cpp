@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <random>
 #include <string>
 #include <utility>
@@ -306,114 +304,6 @@ TEST(ConfigReader, NamingTheDefaultKindKeepsItsDefaults) {
   dynamic_cast<Softmax&>(*run.attention).scale = 3;
   read_into(run, kBase + "attention: {kind: softmax}\n");
   EXPECT_EQ(dynamic_cast<Softmax&>(*run.attention).scale, 3);
-}
-
-TEST(ConfigVariations, ChangeOneBase) {
-  const ConfigDocument comparison = ConfigDocument::from_text(
-      "optimizer: {lr: 1e-3, clip: 2}\n"
-      "variations:\n"
-      "  - name: softmax\n"
-      "    attention.kind: softmax\n"
-      "  - name: sparse-8\n"
-      "    attention: {kind: sparse, window: 8}\n"
-      "    optimizer: {lr: 5}\n",
-      "c.yaml");
-  const std::vector<ConfigVariation> variations = expand_variations(comparison);
-  ASSERT_EQ(variations.size(), 2u);
-  std::vector<RunOptions> runs(2);
-  for (std::size_t i = 0; i < 2; ++i) {
-    const auto schema = describe(runs[i]);
-    read_config(variations[i].document, *schema);
-  }
-  EXPECT_EQ(variations[0].name, "softmax");
-  EXPECT_EQ(runs[0].attention.name, "softmax");
-  EXPECT_EQ(runs[0].optimizer.lr, 1e-3);
-  EXPECT_EQ(variations[1].name, "sparse-8");
-  EXPECT_EQ(dynamic_cast<Sparse&>(*runs[1].attention).window, 8);
-  EXPECT_EQ(runs[1].optimizer.lr, 5);
-  EXPECT_EQ(runs[1].optimizer.clip, 2);
-}
-
-TEST(ConfigVariations, MistakesKeepTheirPlace) {
-  const std::vector<ConfigVariation> variations =
-      expand_variations(ConfigDocument::from_text("optimizer: {lr: 1e-3}\n"
-                                                  "variations:\n"
-                                                  "  - name: a\n"
-                                                  "    attention.windw: 3\n"
-                                                  "  - name: b\n"
-                                                  "    model:\n"
-                                                  "      mlp: {droput: 1}\n",
-                                                  "c.yaml"));
-  const auto refusal_of_variation = [&](std::size_t i) {
-    RunOptions run;
-    const auto schema = describe(run);
-    return error_of<ConfigError>([&] { read_config(variations.at(i).document, *schema); });
-  };
-  EXPECT_EQ(refusal_of_variation(0),
-            "c.yaml:4:5: attention.windw: unknown key; did you mean 'attention.window'?");
-  EXPECT_EQ(refusal_of_variation(1),
-            "c.yaml:7:13: model.mlp.droput: unknown key; did you mean 'model.mlp.dropout'?");
-}
-
-TEST(ConfigVariations, OverridesReachTheBaseAndTheVariations) {
-  ConfigDocument comparison = ConfigDocument::from_text(
-      "optimizer: {lr: 1e-3}\nvariations: [{name: a, train.max_steps: 3}]\n", "c.yaml");
-  comparison.override_with("variations.0.name=b");
-  comparison.override_with("optimizer.lr=2");
-  const std::vector<ConfigVariation> variations = expand_variations(comparison);
-  RunOptions run;
-  const auto schema = describe(run);
-  read_config(variations.at(0).document, *schema);
-  EXPECT_EQ(variations[0].name, "b");
-  EXPECT_EQ(run.optimizer.lr, 2);
-  EXPECT_EQ(run.max_steps, 3);
-}
-
-TEST(ConfigVariations, MayStartFromAnotherFile) {
-  const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / "mobius_config_variations";
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder / "base.yaml") << "optimizer:\n  lr: 1e-3\n  clip: -2\n";
-  const auto expand = [&](const std::string& text) {
-    return expand_variations(ConfigDocument::from_text(text, "c.yaml", folder));
-  };
-  const std::string list = "variations: [{name: a}]\n";
-  RunOptions run;
-  const auto schema = describe(run);
-  read_config(expand("base: base.yaml\noptimizer: {clip: 3}\n" + list).at(0).document, *schema);
-  EXPECT_EQ(run.optimizer.lr, 1e-3);
-  EXPECT_EQ(run.optimizer.clip, 3);
-  EXPECT_EQ(error_of<ConfigError>(
-                [&] { read_config(expand("base: base.yaml\n" + list).at(0).document, *schema); }),
-            (folder / "base.yaml").string() + ":3:9: optimizer.clip: must be > 0, got -2");
-  EXPECT_THAT(error_of<ConfigError>([&] { expand("base: none.yaml\n" + list); }),
-              HasSubstr("none.yaml: cannot be opened"));
-  std::filesystem::remove_all(folder);
-}
-
-TEST(ConfigVariations, RefusesListsThatAreNone) {
-  const auto refusal_of_list = [](const std::string& text) {
-    return error_of<ConfigError>(
-        [&] { expand_variations(ConfigDocument::from_text(text, "c.yaml")); });
-  };
-  const std::vector<std::pair<std::string, std::string>> table{
-      {"a: 1\n", "c.yaml:1:1: variations: missing; a comparison lists its variations"},
-      {"variations: []\n", "c.yaml:1:13: variations: expected a list of named variations"},
-      {"variations: {a: 1}\n", "c.yaml:1:13: variations: expected a list of named variations"},
-      {"variations: [a]\n",
-       "c.yaml:1:14: variations.0: expected a map with a name and overrides, got 'a'"},
-      {"variations: [{a: 1}]\n", "c.yaml:1:14: variations.0.name: missing"},
-      {"variations: [{name: a/b}]\n",
-       "c.yaml:1:21: variations.0.name: expected a name of letters, digits, '.', '_' and '-', got "
-       "'a/b'"},
-      {"variations: [{name: ..}]\n",
-       "c.yaml:1:21: variations.0.name: expected a name of letters, digits, '.', '_' and '-', got "
-       "'..'"},
-      {"variations:\n  - name: a\n  - name: a\n",
-       "c.yaml:3:11: variations.1.name: 'a' is given twice"},
-      {"base: [x]\nvariations: [{name: a}]\n",
-       "c.yaml:1:7: base: expected a file name, got a list"}};
-  for (const auto& [text, message] : table) EXPECT_EQ(refusal_of_list(text), message) << text;
 }
 
 }  // namespace

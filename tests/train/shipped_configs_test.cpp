@@ -8,7 +8,7 @@
 #include "data/lm.h"
 #include "tests/data/some_text.h"
 #include "tests/train/run_fixture.h"
-#include "train/config_reader.h"
+#include "train/comparison_file.h"
 #include "train/experiment.h"
 #include "train/file.h"
 
@@ -36,13 +36,13 @@ TEST(ShippedConfigs, AreAccepted) {
     if (entry.path().extension() != ".yaml") continue;
     ++files;
     const ConfigDocument document = ConfigDocument::from_file(entry.path());
-    if (document.root().find("variations") == nullptr) {
+    if (document.root().find("variations") == nullptr && document.root().find("grid") == nullptr) {
       EXPECT_NO_THROW(build(*make_config(document, known), folder)) << entry.path();
       continue;
     }
-    for (const ConfigVariation& variation : expand_variations(document)) {
-      EXPECT_NO_THROW(build(*make_config(variation.document, known), folder))
-          << entry.path() << ": " << variation.name;
+    for (const ComparisonJob& job : expand_comparison(document)) {
+      EXPECT_NO_THROW(build(*make_config(job.document, known), folder))
+          << entry.path() << ": " << job.name;
     }
   }
   EXPECT_GE(files, 4);

@@ -2,15 +2,22 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "train/checkpoint.h"
 #include "train/commands/commands.h"
+#include "train/comparison.h"
+#include "train/comparison_file.h"
+#include "train/comparison_output.h"
 #include "train/config_reader.h"
+#include "train/job_pool.h"
 #include "train/printable.h"
 #include "train/trainer.h"
 
@@ -20,10 +27,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* examples = R"(Example:
+constexpr const char* examples = R"(Examples:
   mobius compare configs/recall/demo.yaml
+  mobius compare configs/recall/demo.yaml --jobs 4 --out runs/demo
+  mobius compare configs/recall/demo.yaml --list | parallel -j 4
+  mobius compare --report runs/demo
 
-A comparison is a configuration with one key more:
+A comparison is a configuration with variations, a grid, or both:
 
   base: mqar.yaml                 # optional: the file that this one changes
   variations:
@@ -31,30 +41,31 @@ A comparison is a configuration with one key more:
       attention.kind: softmax
     - name: conformal
       attention: {kind: conformal, alpha: 1.5}
+  grid:                           # every combination, of every variation
+    optimizer.lr: [1e-3, 3e-3]
+    train.seed: [1, 2, 3]
 
-Each variation is trained in a folder of its own, one after another; finished ones are skipped and
-an interrupted one goes on where it was, so the same command continues a comparison. One that
-diverges is marked so, and the others go on. What a variation sets wins over a key=value given here,
-which changes the base. The table is also written to comparison.csv.)";
+Each run is trained in a process and a folder of its own; finished ones are skipped and interrupted
+ones go on where they were, so the same command continues a comparison. One that fails or diverges
+is listed, and the others go on. What a variation or the grid sets wins over a key=value given here,
+which changes the base. The table shows the best learning rate of each, and means over the seeds; it
+is also written to comparison.csv and comparison.json.)";
 
 struct CompareArguments {
   std::string config;
   std::vector<std::string> overrides;
   std::string out;
+  int jobs = 1;
+  bool is_list = false;
+  std::vector<std::string> report;
 };
 
 struct Contender {
   std::string name;
   std::unique_ptr<Config> config;
-};
 
-struct Result {
-  std::string name;
-  RunSummary summary;
+  fs::path folder() const { return config->output.dir; }
 };
-
-// One row a result, as texts; the first row holds the titles.
-using Table = std::vector<std::vector<std::string>>;
 
 // --out, else the document's output.dir, else runs/ and the comparison's name.
 std::string root_folder(const CompareArguments& arguments, const ConfigDocument& document,
@@ -69,133 +80,162 @@ std::vector<Contender> read_contenders(const CompareArguments& arguments, const 
   ConfigDocument document = ConfigDocument::from_file(arguments.config);
   for (const std::string& assignment : arguments.overrides) document.override_with(assignment);
   std::vector<Contender> contenders;
-  for (const ConfigVariation& variation : expand_variations(document)) {
-    auto config = make_config(variation.document, known);
-    const fs::path root = root_folder(arguments, variation.document, *config);
-    config->output.dir = (root / variation.name).string();
-    contenders.push_back({variation.name, std::move(config)});
+  for (const ComparisonJob& job : expand_comparison(document)) {
+    auto config = make_config(job.document, known);
+    const fs::path root = root_folder(arguments, job.document, *config);
+    config->output.dir = (root / job.name).string();
+    contenders.push_back({job.name, std::move(config)});
   }
   return contenders;
 }
 
-// The summary of a variation that is done; an Error where the folder holds another configuration's.
-std::optional<RunSummary> earlier_result(Contender& contender, const Registries& known) {
-  const fs::path folder = contender.config->output.dir;
-  const std::optional<RunSummary> summary = read_summary(folder / "summary.json");
-  if (!summary || !summary->is_complete()) return std::nullopt;
-  const std::string path = (folder / "config.yaml").string();
-  const auto stored = parse_config(read_whole_file(path), path, known);
+bool is_complete(const Contender& contender) {
+  const std::optional<RunSummary> summary = read_summary(contender.folder() / "summary.json");
+  return summary && summary->is_complete();
+}
+
+// Throws ConfigError where the folder holds a run that this configuration would not have made.
+void require_same_run(Contender& contender, const Registries& known) {
+  const fs::path folder = contender.folder();
+  const fs::path path = folder / "config.yaml";
+  const bool is_done = is_complete(contender);
+  if (!fs::exists(path)) return;
+  if (!is_done && step_checkpoints(folder / "checkpoints").empty()) return;
+  const auto stored = parse_config(read_whole_file(path), path.string(), known);
   for (const ConfigChange& change : changes(*stored, *contender.config)) {
-    if (change.key.starts_with("output.")) continue;
+    if (change.key.starts_with("output.") || change.key == "train.threads") continue;
+    if (!is_done && may_change_on_resume(change.key)) continue;
     throw ConfigError(
-        "{}: holds a finished run with {} = {}, but the comparison says {}; remove "
+        "{}: holds {} with {} = {}, but the comparison says {}; remove "
         "it, or choose another folder by --out DIR",
-        folder.string(), change.key, change.before, change.after);
+        folder.string(), is_done ? "a finished run" : "a run", change.key, change.before,
+        change.after);
   }
-  return summary;
 }
 
-Table to_table(const std::vector<Result>& results) {
-  Table table = {{"name", "accuracy", "loss", "steps", "steps_to_99", "step_ms", "parameters"}};
-  for (const auto& [name, summary] : results) {
-    const Score score = summary.test.value_or(Score{});
-    const bool diverged = summary.status == RunStatus::diverged;
-    table.push_back({name, diverged ? "diverged" : fmt::format("{:.4f}", score.accuracy()),
-                     diverged ? "" : fmt::format("{:.4f}", printable(score.loss())),
-                     std::to_string(summary.step),
-                     summary.steps_to_99 ? std::to_string(*summary.steps_to_99) : "",
-                     fmt::format("{:.2f}", summary.step_ms), std::to_string(summary.parameters)});
+// Makes the folders, with the configurations, of those that are not finished.
+std::vector<Job> prepare(std::vector<Contender>& contenders) {
+  std::vector<Job> jobs;
+  for (Contender& contender : contenders) {
+    if (is_complete(contender)) continue;
+    std::error_code error;
+    fs::create_directories(contender.folder(), error);
+    if (error) throw Error("{}: cannot be made: {}", contender.folder().string(), error.message());
+    write_whole_file(contender.folder() / "config.yaml", resolved_yaml(*contender.config));
+    jobs.push_back({contender.name, contender.folder(), contender.config->train.max_steps});
   }
-  return table;
+  return jobs;
 }
 
-std::string to_csv(const Table& table) {
-  std::string text;
-  for (const auto& row : table) {
-    for (std::size_t i = 0; i < row.size(); ++i) text += (i == 0 ? "" : ",") + row[i];
-    text += "\n";
+// One line of a shell a job, that can be run anywhere.
+void print_list(const std::vector<Job>& jobs) {
+  for (const Job& job : jobs) {
+    std::string line = "cd " + shell_word(fs::current_path().string()) + " &&";
+    for (const std::string& word : command_of(job)) line += " " + shell_word(word);
+    fmt::print("{}\n", line);
   }
-  return text;
 }
 
-// Names to the left, numbers to the right.
-std::string to_text(const Table& table) {
-  std::vector<std::size_t> widths(table.front().size());
-  for (const auto& row : table) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max({widths[i], row[i].size(), std::size_t{1}});
-    }
-  }
-  std::string text;
-  for (const auto& row : table) {
-    text += fmt::format("{:<{}}", row[0], widths[0]);
-    for (std::size_t i = 1; i < row.size(); ++i) {
-      text += fmt::format("  {:>{}}", row[i].empty() ? "-" : row[i], widths[i]);
-    }
-    text += "\n";
-  }
-  return text;
+void write_comparison(const std::vector<fs::path>& runs, const fs::path& folder) {
+  const Comparison comparison(runs);
+  write_whole_file(folder / "comparison.csv", to_csv(comparison));
+  write_whole_file(folder / "comparison.json", to_json(comparison));
+  fmt::print("{}\nwritten to {}\n", printable_lines(to_text(comparison)),
+             printable((folder / "comparison.csv").string()));
 }
 
-// Trains one variation; one that diverges is a result too, and does not stop the others.
-RunSummary train_contender(Contender& contender, const Registries& known, Progress& progress,
-                           const StopSignal& stop) {
-  try {
-    return run_training(*contender.config, {.from = Resume::From::newest}, known, progress, stop);
-  } catch (const TrainingDiverged& error) {
-    progress.say(fmt::format("{}: {}", contender.name, error.what()));
-    RunSummary summary;
-    summary.status = RunStatus::diverged;
-    const fs::path folder = contender.config->output.dir;
-    return read_summary(folder / "summary.json").value_or(summary);
+std::string end_in_words(const ProcessEnd& end) {
+  return end.signal != 0 ? fmt::format("killed by signal {}", end.signal)
+                         : fmt::format("exit code {}", end.exit_code);
+}
+
+std::size_t count_of(const std::vector<JobStatus>& statuses, JobState state) {
+  return static_cast<std::size_t>(
+      std::count_if(statuses.begin(), statuses.end(),
+                    [state](const JobStatus& status) { return status.state == state; }));
+}
+
+void say(const std::string& line) { fmt::print(stderr, "{}\n", printable(line)); }
+
+void list_failures(const std::vector<Job>& jobs, const std::vector<JobStatus>& statuses) {
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    if (statuses[i].state != JobState::failed && statuses[i].state != JobState::diverged) continue;
+    say(fmt::format("{}: {}: {}; see {}", jobs[i].name, end_in_words(statuses[i].end),
+                    statuses[i].problem, log_of(jobs[i]).string()));
   }
+}
+
+ExitCode exit_code_of(const std::vector<JobStatus>& statuses) {
+  if (count_of(statuses, JobState::failed) > 0) return ExitCode::failed;
+  if (count_of(statuses, JobState::interrupted) > 0) return ExitCode::interrupted;
+  return count_of(statuses, JobState::diverged) > 0 ? ExitCode::diverged : ExitCode::done;
+}
+
+ExitCode train_all(const CompareArguments& arguments, std::vector<Contender>& contenders) {
+  const fs::path root = contenders.front().folder().parent_path();
+  fs::create_directories(root);
+  const FolderLock lock(root);
+  const std::vector<Job> jobs = prepare(contenders);
+  for (const Contender& contender : contenders) {
+    if (is_complete(contender)) say(contender.name + ": finished before, skipped");
+  }
+  const StopSignal stop;
+  JobDisplay display(stderr, jobs);
+  const std::vector<JobStatus> statuses = run_jobs(jobs, arguments.jobs, stop, display);
+  list_failures(jobs, statuses);
+  if (stop.is_requested() && exit_code_of(statuses) != ExitCode::failed) {
+    say("interrupted and saved; the same command goes on from here");
+    return ExitCode::interrupted;
+  }
+  std::vector<fs::path> folders;
+  for (const Contender& contender : contenders) folders.push_back(contender.folder());
+  write_comparison(folders, root);
+  return exit_code_of(statuses);
+}
+
+ExitCode report(const CompareArguments& arguments) {
+  const std::vector<fs::path> folders(arguments.report.begin(), arguments.report.end());
+  const fs::path out = arguments.out.empty() ? folders.front() : fs::path(arguments.out);
+  fs::create_directories(out);
+  write_comparison(folders, out);
+  return ExitCode::done;
 }
 
 ExitCode compare(const CompareArguments& arguments, const Registries& known) {
+  if (!arguments.report.empty()) return report(arguments);
+  if (arguments.config.empty()) throw ConfigError("compare: CONFIG is missing, or --report DIR");
   std::vector<Contender> contenders = read_contenders(arguments, known);
-  std::vector<std::optional<RunSummary>> earlier;
-  for (Contender& contender : contenders) earlier.push_back(earlier_result(contender, known));
-
-  const StopSignal stop;
-  std::vector<Result> results;
-  for (std::size_t i = 0; i < contenders.size(); ++i) {
-    Progress progress(stdout);
-    if (earlier[i]) {
-      progress.say(fmt::format("{}: finished before, skipped", contenders[i].name));
-      results.push_back({contenders[i].name, *earlier[i]});
-      continue;
-    }
-    RunSummary summary = train_contender(contenders[i], known, progress, stop);
-    if (summary.status == RunStatus::interrupted) {
-      progress.say("interrupted and saved; the same command goes on from here");
-      return ExitCode::interrupted;
-    }
-    results.push_back({contenders[i].name, std::move(summary)});
-  }
-
-  const Table table = to_table(results);
-  const fs::path csv =
-      fs::path(contenders.front().config->output.dir).parent_path() / "comparison.csv";
-  write_whole_file(csv, to_csv(table));
-  fmt::print("\n{}\nwritten to {}\n", to_text(table), printable(csv.string()));
-  const bool any_diverged = std::any_of(results.begin(), results.end(), [](const Result& result) {
-    return result.summary.status == RunStatus::diverged;
-  });
-  return any_diverged ? ExitCode::diverged : ExitCode::done;
+  for (Contender& contender : contenders) require_same_run(contender, known);
+  if (!arguments.is_list) return train_all(arguments, contenders);
+  print_list(prepare(contenders));
+  return ExitCode::done;
 }
 
 }  // namespace
 
 void add_compare_command(CLI::App& app, const Registries& known, Action& action) {
   CLI::App* command =
-      app.add_subcommand("compare", "Train named variations of one configuration, and compare");
+      app.add_subcommand("compare", "Train variations of one configuration, and compare them");
   command->footer(examples);
   auto arguments = std::make_shared<CompareArguments>();
-  command->add_option("config", arguments->config, "YAML file")->required()->type_name("CONFIG");
+  CLI::Option* config = command->add_option("config", arguments->config, "YAML file");
+  config->type_name("CONFIG");
   command->add_option("overrides", arguments->overrides, "values that replace the base's")
       ->type_name("key.path=value");
   command->add_option("--out", arguments->out, "folder of the comparison; default runs/NAME")
       ->type_name("DIR");
+  command->add_option("--jobs,-j", arguments->jobs, "runs trained at once")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
+  CLI::Option* list =
+      command->add_flag("--list", arguments->is_list,
+                        "print one command a line for each unfinished run, to run elsewhere");
+  command
+      ->add_option("--report", arguments->report,
+                   "compare the runs in these folders, as far as they have finished")
+      ->type_name("DIR...")
+      ->excludes(config)
+      ->excludes(list);
   command->callback([arguments, &known, &action] {
     action = [arguments, &known] { return compare(*arguments, known); };
   });

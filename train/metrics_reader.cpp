@@ -1,0 +1,46 @@
+#include "train/metrics_reader.h"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+namespace mobius {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+std::optional<double> number_in(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+std::optional<MetricsPoint> parse_line(const std::string& line) {
+  const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer() ||
+      !object.contains("split") || !object["split"].is_string()) {
+    return std::nullopt;
+  }
+  return MetricsPoint{object["step"].get<std::int64_t>(), object["split"].get<std::string>(),
+                      number_in(object, "loss"), number_in(object, "accuracy")};
+}
+
+}  // namespace
+
+std::vector<MetricsPoint> read_metrics(const fs::path& path, std::uintmax_t bytes) {
+  std::vector<MetricsPoint> points;
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error) return points;
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(size - std::min(size, bytes)));
+  for (std::string line; std::getline(file, line) && !file.eof();) {
+    if (auto point = parse_line(line)) points.push_back(*std::move(point));
+  }
+  return points;
+}
+
+}  // namespace mobius
