@@ -50,8 +50,6 @@ std::vector<std::string> environment_with(const ChildProcess::Environment& added
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(could_not_start);  // it died before the line above
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
   ::execve(command[0], command, environment);

@@ -145,7 +145,6 @@ Comparison::Comparison(const std::vector<fs::path>& folders) : runs_(read_runs(f
   for (ComparedRun& run : runs_) {
     run.variant = variant_in(run.name);
     if (run.variant.empty()) run.variant = run.value_of_key("attention.kind");
-    has_accuracy_ |= run.summary && run.summary->test && run.summary->test->n_scored > 0;
   }
   std::sort(runs_.begin(), runs_.end(),
             [](const ComparedRun& a, const ComparedRun& b) { return a.name < b.name; });
@@ -183,21 +182,23 @@ void Comparison::choose_best(ComparedVariant& variant) const {
   }
 }
 
-// By groups: with all runs complete, with some, with none; within one by the mean.
+// By groups: with all runs complete, with some, with none; within one by the mean, of equal ones by
+// that of the loss.
 bool Comparison::is_better_setting(const ComparedSetting& a, const ComparedSetting& b) const {
   const auto rank = [](const ComparedSetting& setting) {
     const std::size_t complete = setting.complete_runs();
     return complete == setting.runs.size() ? 0 : complete > 0 ? 1 : 2;
   };
   if (rank(a) != rank(b)) return rank(a) < rank(b);
-  const auto mean = [this](const ComparedSetting& setting) {
-    return statistic_over(setting, [this](const RunSummary& summary) {
-      return summary.test ? std::optional(value_of(metric_, *summary.test)) : std::nullopt;
+  const auto mean = [](Metric metric, const ComparedSetting& setting) {
+    return statistic_over(setting, [metric](const RunSummary& summary) {
+      return summary.test ? std::optional(value_of(metric, *summary.test)) : std::nullopt;
     });
   };
-  const Statistic mean_a = mean(a), mean_b = mean(b);
+  const Statistic mean_a = mean(metric_, a), mean_b = mean(metric_, b);
   if (mean_a.count == 0 || mean_b.count == 0) return mean_a.count > mean_b.count;
-  return is_better(metric_, mean_a.mean, mean_b.mean);
+  if (mean_a.mean != mean_b.mean) return is_better(metric_, mean_a.mean, mean_b.mean);
+  return mean(Metric::loss, a).mean < mean(Metric::loss, b).mean;
 }
 
 }  // namespace mobius

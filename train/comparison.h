@@ -65,14 +65,13 @@ class Comparison {
   /// By name.
   const std::vector<ComparedRun>& runs() const { return runs_; }
   /// The best first. The best learning rate of each is the one whose complete runs have the best
-  /// mean; one with a run that is missing or diverged comes after all without.
+  /// mean, of equal ones the smaller loss; one with a run that is missing or diverged comes after
+  /// all without.
   const std::vector<ComparedVariant>& variants() const { return variants_; }
   /// What runs are judged by: `checkpoint.metric` of the first.
   Metric metric() const { return metric_; }
   /// The keys whose values differ between runs, but those of the seed and of output.
   const std::vector<std::string>& differing_keys() const { return differing_keys_; }
-  /// Whether the runs' tasks count anything as correct or wrong.
-  bool has_accuracy() const { return has_accuracy_; }
 
  private:
   void collect_variants();
@@ -83,7 +82,6 @@ class Comparison {
   std::vector<ComparedVariant> variants_;
   std::vector<std::string> differing_keys_;
   Metric metric_ = Metric::loss;
-  bool has_accuracy_ = false;
 };
 
 /// Over the complete runs of a setting, those for which `number` gives one.

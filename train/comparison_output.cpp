@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -21,14 +22,22 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// What a summary says in one number.
+// What a summary says in one number, where it does.
+std::optional<double> accuracy_of(const RunSummary& summary) {
+  if (!summary.test || summary.test->n_scored == 0) return std::nullopt;
+  return summary.test->accuracy();
+}
+
 std::optional<double> loss_of(const RunSummary& summary) {
   return summary.test ? std::optional(summary.test->loss()) : std::nullopt;
 }
 
-std::optional<double> accuracy_of(const RunSummary& summary) {
-  if (!summary.test || summary.test->n_scored == 0) return std::nullopt;
-  return summary.test->accuracy();
+std::optional<double> perplexity_of(const RunSummary& summary) {
+  return summary.language ? std::optional(summary.language->perplexity) : std::nullopt;
+}
+
+std::optional<double> bits_per_byte_of(const RunSummary& summary) {
+  return summary.language ? summary.language->bits_per_byte : std::nullopt;
 }
 
 std::optional<double> steps_to_99_of(const RunSummary& summary) {
@@ -41,6 +50,20 @@ std::optional<double> step_ms_of(const RunSummary& summary) { return summary.ste
 std::optional<double> parameters_of(const RunSummary& summary) {
   return static_cast<double>(summary.parameters);
 }
+
+// The numbers that every table has, by name.
+struct Number {
+  const char* name;
+  std::optional<double> (*of)(const RunSummary&);
+  int digits;  // after the point, for readers
+};
+constexpr std::array<Number, 7> numbers = {{{"accuracy", accuracy_of, 4},
+                                            {"loss", loss_of, 4},
+                                            {"perplexity", perplexity_of, 3},
+                                            {"bits_per_byte", bits_per_byte_of, 4},
+                                            {"steps_to_99", steps_to_99_of, 0},
+                                            {"step_ms", step_ms_of, 2},
+                                            {"parameters", parameters_of, 0}}};
 
 // The names of the groups that are tested apart, of all runs.
 std::set<std::string> groups_of(const Comparison& comparison) {
@@ -79,7 +102,7 @@ std::string status_of(const ComparedRun& run) {
 std::string with_deviation(const Statistic& statistic, int digits) {
   if (statistic.count == 0) return "";
   const std::string mean = fmt::format("{:.{}f}", printable(statistic.mean), digits);
-  if (!statistic.deviation) return mean;
+  if (!statistic.deviation || *statistic.deviation == 0) return mean;
   return fmt::format("{} +- {:.{}f}", mean, printable(*statistic.deviation), digits);
 }
 
@@ -97,28 +120,16 @@ std::string state_in_words(const ComparedSetting& setting) {
 
 std::vector<Row> table_of(const Comparison& comparison) {
   const bool shows_rates = has_learning_rates(comparison);
-  Row titles = {"name"};
-  if (shows_rates) titles.push_back("best_lr");
-  if (comparison.has_accuracy()) titles.push_back("accuracy");
-  for (const char* title : {"loss", "steps_to_99", "step_ms", "parameters"}) {
-    if (std::string(title) != "steps_to_99" || comparison.has_accuracy()) titles.push_back(title);
-  }
+  Row titles = {"name", "best_lr"};
+  for (const Number& number : numbers) titles.push_back(number.name);
   titles.push_back("state");
   std::vector<Row> table = {titles};
   for (const ComparedVariant& variant : comparison.variants()) {
     const ComparedSetting& setting = variant.shown();
-    Row row = {variant.name};
-    if (shows_rates) row.push_back(setting.learning_rate);
-    if (comparison.has_accuracy()) {
-      row.push_back(with_deviation(statistic_over(setting, accuracy_of), 4));
+    Row row = {variant.name, shows_rates ? setting.learning_rate : ""};
+    for (const Number& number : numbers) {
+      row.push_back(with_deviation(statistic_over(setting, number.of), number.digits));
     }
-    row.push_back(with_deviation(statistic_over(setting, loss_of), 4));
-    if (comparison.has_accuracy()) {
-      row.push_back(with_deviation(statistic_over(setting, steps_to_99_of), 0));
-    }
-    row.push_back(with_deviation(statistic_over(setting, step_ms_of), 2));
-    const Statistic parameters = statistic_over(setting, parameters_of);
-    row.push_back(parameters.count == 0 ? "" : fmt::format("{:.0f}", parameters.mean));
     row.push_back(state_in_words(setting));
     table.push_back(std::move(row));
   }
@@ -155,11 +166,7 @@ void add_statistic(Row& row, const Statistic& statistic) {
 
 // The numbers of a setting; a run alone is a setting of one.
 void add_numbers(Row& row, const ComparedSetting& setting, const std::set<std::string>& groups) {
-  for (auto* number : {accuracy_of, loss_of, steps_to_99_of, step_ms_of}) {
-    add_statistic(row, statistic_over(setting, number));
-  }
-  const Statistic parameters = statistic_over(setting, parameters_of);
-  row.push_back(parameters.count == 0 ? "" : csv_number(parameters.mean));
+  for (const Number& number : numbers) add_statistic(row, statistic_over(setting, number.of));
   for (const std::string& group : groups) {
     const auto accuracy = [&](const RunSummary& summary) -> std::optional<double> {
       const std::optional<Score> score = score_of(summary, group);
@@ -179,9 +186,7 @@ Row csv_titles(const Comparison& comparison, const std::set<std::string>& groups
   const auto add_with_deviation = [&titles](const std::string& title) {
     titles.insert(titles.end(), {title, title + "_deviation"});
   };
-  for (const char* title : {"accuracy", "loss", "steps_to_99", "step_ms"})
-    add_with_deviation(title);
-  titles.push_back("parameters");
+  for (const Number& number : numbers) add_with_deviation(number.name);
   for (const std::string& group : groups) {
     add_with_deviation("accuracy(" + group + ")");
     add_with_deviation("loss(" + group + ")");
@@ -242,15 +247,11 @@ Json run_json(const Comparison& comparison, const ComparedRun& run) {
   if (!run.summary) return object;
   const RunSummary& summary = *run.summary;
   object["steps"] = summary.step;
-  put(object, "loss", loss_of(summary));
-  put(object, "accuracy", accuracy_of(summary));
+  for (const Number& number : numbers) put(object, number.name, number.of(summary));
   for (const auto& [name, score] : summary.groups) object["groups"][name] = score_json(score);
-  put(object, "steps_to_99", steps_to_99_of(summary));
   put(object, "best_value", summary.best_value);
   put(object, "loss_floor", summary.loss_floor);
-  object["step_ms"] = summary.step_ms;
   object["tokens_per_s"] = summary.tokens_per_s;
-  object["parameters"] = summary.parameters;
   object["peak_bytes"] = summary.peak_bytes;
   object["threads"] = summary.threads;
   return object;
@@ -260,11 +261,9 @@ Json setting_json(const ComparedSetting& setting) {
   Json object = {{"learning_rate", setting.learning_rate}, {"runs", Json::array()}};
   for (const ComparedRun* run : setting.runs) object["runs"].push_back(run->name);
   object["complete_runs"] = setting.complete_runs();
-  put(object, "accuracy", statistic_over(setting, accuracy_of));
-  put(object, "loss", statistic_over(setting, loss_of));
-  put(object, "steps_to_99", statistic_over(setting, steps_to_99_of));
-  put(object, "step_ms", statistic_over(setting, step_ms_of));
-  put(object, "parameters", statistic_over(setting, parameters_of));
+  for (const Number& number : numbers) {
+    put(object, number.name, statistic_over(setting, number.of));
+  }
   return object;
 }
 

@@ -122,6 +122,9 @@ void EvalOptions::describe(Schema& schema) {
   schema.field(
       "diagnostics", diagnostics,
       "write entropy of the weights, alpha and tau of every head, on the first test batch");
+  schema.field("attention_maps", attention_maps,
+               "when the run ends, write the weights of every head on the first test sequence, for "
+               "reports");
 }
 
 void CheckpointOptions::describe(Schema& schema) {
@@ -138,6 +141,7 @@ void CheckpointOptions::describe(Schema& schema) {
 
 void OutputOptions::describe(Schema& schema) {
   schema.field("dir", dir, "folder of the run; empty: runs/ and the configuration's name");
+  schema.field("tensorboard", tensorboard, "write the metrics for TensorBoard, too");
 }
 
 Config::Config(const Registries& known)

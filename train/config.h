@@ -61,8 +61,9 @@ struct DistributedOptions {
 };
 
 struct EvalOptions {
-  std::int64_t every = 100;  ///< steps; 0: at the end alone
-  bool diagnostics = false;  ///< write what each attention head says about itself
+  std::int64_t every = 100;     ///< steps; 0: at the end alone
+  bool diagnostics = false;     ///< write what each attention head says about itself
+  bool attention_maps = false;  ///< write the weights on one test sequence when the run ends
 
   void describe(Schema& schema);
 };
@@ -78,6 +79,7 @@ struct CheckpointOptions {
 
 struct OutputOptions {
   std::string dir;
+  bool tensorboard = true;  ///< write event files beside metrics.jsonl
 
   void describe(Schema& schema);
 };

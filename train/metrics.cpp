@@ -113,6 +113,29 @@ std::optional<LanguageScore> language_from(const Json& object) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, double>> scalars_of(const MetricsLine& line) {
+  std::vector<std::pair<std::string, double>> scalars;
+  const auto add = [&](const std::string& name, std::optional<double> value) {
+    if (value) scalars.emplace_back(line.split + "/" + name, *value);
+  };
+  add("loss", line.loss);
+  add("accuracy", line.accuracy);
+  if (line.language) {
+    add("perplexity", line.language->perplexity);
+    add("bits_per_byte", line.language->bits_per_byte);
+  }
+  add("lr", line.lr);
+  add("grad_norm", line.grad_norm);
+  add("tokens_per_s", line.tokens_per_s);
+  add("share_beyond_resolution", line.share_beyond_resolution);
+  if (line.groups.size() < 2) return scalars;
+  for (const auto& [name, score] : line.groups) {
+    add(name + "/loss", score.loss());
+    add(name + "/accuracy", score.accuracy());
+  }
+  return scalars;
+}
+
 MetricsLog::MetricsLog(const fs::path& path, std::int64_t step, std::int64_t tested_step)
     : path_(path) {
   const std::string before = step > 0 && fs::exists(path) ? read_whole_file(path) : "";

@@ -31,6 +31,10 @@ struct MetricsLine {
   std::vector<AttentionDiagnostics> attention = {};   ///< one a layer; left out where empty
 };
 
+/// The numbers of a line by name, for tools that know no more: "test/loss", "train/lr",
+/// "test/n_pairs=16/accuracy". One that is not finite is among them.
+std::vector<std::pair<std::string, double>> scalars_of(const MetricsLine& line);
+
 /// Appends to a run's metrics.jsonl, a whole line at a time.
 class MetricsLog {
  public:

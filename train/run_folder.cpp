@@ -15,8 +15,9 @@ namespace fs = std::filesystem;
 namespace {
 
 bool is_of_a_run(const fs::path& entry) {
-  constexpr std::array<std::string_view, 5> names = {"config.yaml", "metrics.jsonl", "summary.json",
-                                                     "checkpoints", "log.txt"};
+  constexpr std::array<std::string_view, 7> names = {
+      "config.yaml", "metrics.jsonl", "summary.json",       "checkpoints",
+      "tensorboard", "log.txt",       "attention_maps.json"};
   return is_temporary(entry) ||
          std::find(names.begin(), names.end(), entry.filename().string()) != names.end();
 }

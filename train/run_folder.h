@@ -4,6 +4,9 @@
 //   metrics.jsonl   one object a line
 //   summary.json    the result
 //   checkpoints/    step-00000100.h5, ..., best.h5
+//   tensorboard/    the numbers of metrics.jsonl for TensorBoard
+//   attention_maps.json  where eval.attention_maps asks for them
+//   log.txt         what a run of a comparison said
 #pragma once
 
 #include <filesystem>
@@ -42,6 +45,8 @@ class RunFolder {
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path summary() const { return path_ / "summary.json"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path tensorboard() const { return path_ / "tensorboard"; }
+  std::filesystem::path attention_maps() const { return path_ / "attention_maps.json"; }
 
  private:
   std::filesystem::path path_;

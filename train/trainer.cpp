@@ -7,6 +7,7 @@
 #include "core/backend.h"
 #include "core/parallel.h"
 #include "data/loader.h"
+#include "train/attention_maps.h"
 #include "train/printable.h"
 #include "train/sharding.h"
 
@@ -153,6 +154,9 @@ Trainer::Trainer(Config& config, Experiment experiment, const RunFolder& folder,
   if (!communicator_.is_root()) return;
   write_whole_file(folder_.config(), resolved_yaml(config_));
   metrics_ = std::make_unique<MetricsLog>(folder_.metrics(), step_, record_.evaluated_step);
+  if (config_.output.tensorboard) {
+    events_ = std::make_unique<EventLog>(folder_.tensorboard(), step_, record_.evaluated_step);
+  }
 }
 
 void Trainer::restore(const fs::path& path, const Registries& known) {
@@ -209,6 +213,7 @@ RunSummary Trainer::run(const StopSignal& stop) {
   announce();
   try {
     const RunSummary summary = summarize(train(stop));
+    if (summary.is_complete()) write_maps();
     write_result(summary);
     return summary;
   } catch (const TrainingDiverged& error) {
@@ -313,16 +318,16 @@ void Trainer::report_step() {
 }
 
 void Trainer::log_step(double tokens_per_s) {
-  metrics_->write({.step = step_,
-                   .split = "train",
-                   .loss = batch_score_.loss(),
-                   .accuracy = batch_score_.accuracy(),
-                   .language = batch_language(),
-                   .lr = learning_rate_,
-                   .grad_norm = grad_norm_,
-                   .tokens_per_s = tokens_per_s,
-                   .share_beyond_resolution = share_beyond_resolution(*experiment_.model),
-                   .groups = {}});
+  log({.step = step_,
+       .split = "train",
+       .loss = batch_score_.loss(),
+       .accuracy = batch_score_.accuracy(),
+       .language = batch_language(),
+       .lr = learning_rate_,
+       .grad_norm = grad_norm_,
+       .tokens_per_s = tokens_per_s,
+       .share_beyond_resolution = share_beyond_resolution(*experiment_.model),
+       .groups = {}});
 }
 
 // Scores the test sequences. False, and nothing has changed, where a signal came before the end.
@@ -338,23 +343,28 @@ bool Trainer::test(const StopSignal& stop) {
   return true;
 }
 
+void Trainer::log(const MetricsLine& line) {
+  metrics_->write(line);
+  if (events_) events_->write(line.step, scalars_of(line));
+}
+
 void Trainer::log_test() {
   const Score& total = evaluation_->total;
   std::vector<AttentionDiagnostics> attention;
   if (config_.eval.diagnostics) {
     attention = diagnose(*experiment_.model, *experiment_.task, config_.train.micro_batch_size());
   }
-  metrics_->write({.step = step_,
-                   .split = "test",
-                   .loss = total.loss(),
-                   .accuracy = total.accuracy(),
-                   .language = test_language(),
-                   .lr = {},
-                   .grad_norm = {},
-                   .tokens_per_s = {},
-                   .share_beyond_resolution = evaluation_->share_beyond_resolution,
-                   .groups = named_groups(),
-                   .attention = std::move(attention)});
+  log({.step = step_,
+       .split = "test",
+       .loss = total.loss(),
+       .accuracy = total.accuracy(),
+       .language = test_language(),
+       .lr = {},
+       .grad_norm = {},
+       .tokens_per_s = {},
+       .share_beyond_resolution = evaluation_->share_beyond_resolution,
+       .groups = named_groups(),
+       .attention = std::move(attention)});
   progress_.say(fmt::format("step {}/{}  test loss {:.4f}{}, accuracy {:.2f}%", step_,
                             config_.train.max_steps, printable(total.loss()),
                             language_words(test_language()), 100 * total.accuracy()));
@@ -392,6 +402,12 @@ void Trainer::save_step() {
   if (communicator_.is_root()) {
     prune_checkpoints(folder_.checkpoints(), config_.checkpoint.keep_last);
   }
+}
+
+void Trainer::write_maps() const {
+  if (!config_.eval.attention_maps || !communicator_.is_root()) return;
+  write_whole_file(folder_.attention_maps(),
+                   attention_maps_json(*experiment_.model, *experiment_.task));
 }
 
 void Trainer::write_result(const RunSummary& summary) const {

@@ -18,6 +18,7 @@
 #include "train/run_folder.h"
 #include "train/step.h"
 #include "train/stop_signal.h"
+#include "train/tensorboard.h"
 
 namespace mobius {
 
@@ -67,6 +68,8 @@ class Trainer {
   void report_step();
   void log_step(double tokens_per_s);
   void log_test();
+  void log(const MetricsLine& line);
+  void write_maps() const;
   void note_test_score(const Score& score);
   void save(const std::filesystem::path& path) const;
   void save_step();
@@ -94,6 +97,7 @@ class Trainer {
   TrainingRecord record_;
   std::optional<Evaluation> evaluation_;
   std::unique_ptr<MetricsLog> metrics_;  // the root's
+  std::unique_ptr<EventLog> events_;     // the same for TensorBoard, where that is asked for
 
   // Of the last step.
   Score batch_score_;

@@ -18,6 +18,9 @@ namespace mobius {
 
 /// What a layer says about itself, one number a head; empty where it has no such number.
 struct AttentionDiagnostics {
+  /// [H, N, N] of the first sequence of the last forward pass with ForwardContext::diagnose;
+  /// undefined before one.
+  Tensor weights = {};
   /// Mean entropy of the weights, in nats (mean_entropy()); empty before a forward pass with
   /// ForwardContext::diagnose.
   std::vector<double> entropy = {};

@@ -114,7 +114,9 @@ Variable MultiHeadAttention::forward(const Variable& x, const AttentionMask& mas
   }
   if (context.diagnose) {
     const NoGradGuard no_grad;
-    entropy_ = mean_entropy(weights(in).data());
+    const Tensor all = weights(in).data();
+    entropy_ = mean_entropy(all);
+    first_weights_ = all.slice(0, 0, 1).squeeze(0).clone();
   }
   return proj_->forward(merge_heads(attend(in)));
 }

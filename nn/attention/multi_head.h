@@ -36,7 +36,9 @@ class MultiHeadAttention : public Attention {
   std::unique_ptr<AttentionCache> make_cache() const override;
   Variable extend(const Variable& x, AttentionCache& cache) override;
 
-  AttentionDiagnostics diagnostics() const override { return {.entropy = entropy_}; }
+  AttentionDiagnostics diagnostics() const override {
+    return {.weights = first_weights_, .entropy = entropy_};
+  }
 
  protected:
   /// -> [B, H, N, d].
@@ -66,6 +68,7 @@ class MultiHeadAttention : public Attention {
   std::shared_ptr<Linear> qkv_, proj_;
   Variable relative_;  // [2 max_distance + 1]; undefined unless positions are relative
   std::vector<double> entropy_;
+  Tensor first_weights_;  // of the first sequence
 };
 
 }  // namespace mobius

@@ -52,7 +52,7 @@ TEST_F(CompareTest, TrainsEachAndPrintsATable) {
   const std::vector<std::string> csv = rows();
   ASSERT_EQ(csv.size(), 5u);
   EXPECT_THAT(csv[0], StartsWith("level,name,variant,learning_rate,runs,complete_runs,status,"
-                                 "accuracy,accuracy_deviation,loss,loss_deviation,"));
+                                 "accuracy,accuracy_deviation,loss,loss_deviation,perplexity,"));
   EXPECT_THAT(csv[3], StartsWith("run,conformal,conformal,"));
   EXPECT_THAT(csv[4], StartsWith("run,softmax,softmax,"));
   EXPECT_THAT(read_text(folder_ / "out" / "conformal" / "config.yaml"),

@@ -35,6 +35,7 @@ void add_export_command(CLI::App& app, Action& action);
 void add_import_command(CLI::App& app, const Registries& known, Action& action);
 void add_config_command(CLI::App& app, const Registries& known, Action& action);
 void add_compare_command(CLI::App& app, const Registries& known, Action& action);
+void add_watch_command(CLI::App& app, Action& action);
 
 /// Runs the program, as one of the ranks that the environment says were launched; never throws. The
 /// root alone speaks to the user, but for a rank that fails by itself, which ends all of them.

@@ -19,6 +19,7 @@
 #include "train/config_reader.h"
 #include "train/job_pool.h"
 #include "train/printable.h"
+#include "train/report.h"
 #include "train/trainer.h"
 
 namespace mobius {
@@ -49,7 +50,7 @@ Each run is trained in a process and a folder of its own; finished ones are skip
 ones go on where they were, so the same command continues a comparison. One that fails or diverges
 is listed, and the others go on. What a variation or the grid sets wins over a key=value given here,
 which changes the base. The table shows the best learning rate of each, and means over the seeds; it
-is also written to comparison.csv and comparison.json.)";
+is also written to comparison.csv and comparison.json, and drawn in report.html.)";
 
 struct CompareArguments {
   std::string config;
@@ -140,8 +141,9 @@ void write_comparison(const std::vector<fs::path>& runs, const fs::path& folder)
   const Comparison comparison(runs);
   write_whole_file(folder / "comparison.csv", to_csv(comparison));
   write_whole_file(folder / "comparison.json", to_json(comparison));
-  fmt::print("{}\nwritten to {}\n", printable_lines(to_text(comparison)),
-             printable((folder / "comparison.csv").string()));
+  write_whole_file(folder / "report.html", to_html(comparison));
+  fmt::print("{}\nreport.html, comparison.csv and comparison.json are in {}\n",
+             printable_lines(to_text(comparison)), printable(folder.string()));
 }
 
 std::string end_in_words(const ProcessEnd& end) {

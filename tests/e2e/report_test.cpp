@@ -1,0 +1,116 @@
+// report.html, as a browser shows it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/e2e/process.h"
+
+namespace mobius {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// The first of these browsers that there is; empty where there is none.
+std::string browser() {
+  for (const std::string name : {"chromium", "chromium-browser", "google-chrome"}) {
+    if (std::system(("command -v " + name + " > /dev/null 2>&1").c_str()) == 0) return name;
+  }
+  return "";
+}
+
+class ReportTest : public testing::Test {
+ protected:
+  void SetUp() override { write_text(folder_ / "tiny.yaml", kTinyRun); }
+
+  // The page after its scripts have run, without the scripts.
+  std::string shown(const std::string& comparison, const std::vector<std::string>& more = {}) {
+    write_text(folder_ / "comparison.yaml", comparison);
+    std::vector<std::string> arguments = {"compare", folder_ / "comparison.yaml", "--out",
+                                          folder_ / "out"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome trained = mobius(arguments);
+    EXPECT_EQ(trained.exit_code, 0) << trained.err;
+    const std::string page = (folder_ / "out" / "report.html").string();
+    const Outcome dumped =
+        Process({browser(), "--headless", "--no-sandbox", "--disable-gpu",
+                 "--disable-dev-shm-usage", "--user-data-dir=" + (folder_ / "browser").string(),
+                 "--window-size=390,844", "--host-resolver-rules=MAP * ~NOTFOUND",
+                 "--enable-logging=stderr", "--virtual-time-budget=10000", "--dump-dom",
+                 "file://" + page})
+            .wait();
+    console_ = dumped.err;
+    return without_scripts(dumped.out);
+  }
+
+  static std::string without_scripts(std::string page) {
+    for (std::size_t begin; (begin = page.find("<script")) != std::string::npos;) {
+      const std::size_t end = page.find("</script>", begin);
+      if (end == std::string::npos) break;
+      page.erase(begin, end + 9 - begin);
+    }
+    return page;
+  }
+
+  static std::string drawn(const std::string& id) {
+    return "<figure id=\"" + id + "\" data-drawn=\"true\"";
+  }
+
+  TemporaryFolder folder_;
+  std::string console_;
+};
+
+TEST_F(ReportTest, EveryFigureIsDrawnInABrowser) {
+  if (browser().empty()) GTEST_SKIP() << "no chromium to open the report in";
+  const std::string page = shown(R"(
+base: tiny.yaml
+checkpoint: {metric: accuracy}
+eval: {every: 2, attention_maps: true}
+variations:
+  - name: softmax
+  - name: conformal
+    attention: {kind: conformal, alpha: 2.0}
+grid:
+  model.d_model: [16, 24]
+  task.n_pairs: [2, 3]
+  optimizer.lr: [1e-3, 1e-2]
+)",
+                                 {"--jobs", "2"});
+  ASSERT_THAT(page, AllOf(HasSubstr("data-ready=\"true\""), HasSubstr("data-errors=\"0\"")))
+      << console_;
+  EXPECT_THAT(console_, Not(HasSubstr("CONSOLE")));
+  for (const char* id : {"curves-accuracy", "curves-loss", "curves-train", "pairs", "width",
+                         "cost-time", "cost-parameters", "learning-rates", "maps-0", "maps-7"}) {
+    EXPECT_THAT(page, HasSubstr(drawn(id)));
+  }
+  EXPECT_THAT(page, AllOf(HasSubstr("conformal-d_model=24-n_pairs=3"),
+                          HasSubstr("16 of 16 runs are complete"), HasSubstr("alpha: 2.0")));
+}
+
+TEST_F(ReportTest, SaysWhyAFigureIsLeftOut) {
+  if (browser().empty()) GTEST_SKIP() << "no chromium to open the report in";
+  const std::string page = shown("base: tiny.yaml\nvariations: [{name: \"one\"}]\n");
+  ASSERT_THAT(page, AllOf(HasSubstr("data-ready=\"true\""), HasSubstr("data-errors=\"0\"")))
+      << console_;
+  for (const char* id :
+       {"pairs", "width", "cost-time", "cost-parameters", "learning-rates", "maps"}) {
+    EXPECT_THAT(page, AllOf(HasSubstr("data-left-out=\"" + std::string(id) + "\""),
+                            Not(HasSubstr("<figure id=\"" + std::string(id)))));
+  }
+  EXPECT_THAT(page, HasSubstr("all runs have the same model.d_model"));
+}
+
+TEST_F(ReportTest, NeedsNothingElse) {
+  write_text(folder_ / "comparison.yaml", "base: tiny.yaml\nvariations: [{name: one}]\n");
+  ASSERT_EQ(mobius({"compare", folder_ / "comparison.yaml", "--out", folder_ / "out"}).exit_code,
+            0);
+  const std::string page = read_text(folder_ / "out" / "report.html");
+  EXPECT_THAT(page, AllOf(Not(HasSubstr("<script src")), Not(HasSubstr("<link")),
+                          Not(HasSubstr("@import")), Not(HasSubstr("{{data}}"))));
+}
+
+}  // namespace
+}  // namespace mobius

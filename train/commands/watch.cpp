@@ -1,0 +1,77 @@
+#include "train/watch.h"
+
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "train/commands/commands.h"
+#include "train/stop_signal.h"
+
+namespace mobius {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* examples = R"(Examples:
+  mobius watch runs/first               the curves of a run, redrawn until it ends
+  mobius watch runs/demo                of all runs of a comparison
+  mobius watch runs/first --once        as they are now)";
+
+struct WatchArguments {
+  std::string folder;
+  bool is_once = false;
+};
+
+struct Screen {
+  int width = 80;
+  int height = 24;
+};
+
+Screen size_of_screen() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return {};
+  return {size.ws_col, size.ws_row};
+}
+
+ExitCode watch(const WatchArguments& arguments) {
+  const bool is_terminal = ::isatty(STDOUT_FILENO) != 0;
+  const StopSignal stop;
+  while (true) {
+    const std::vector<fs::path> runs = watched_runs(arguments.folder);
+    const bool is_last = arguments.is_once || has_ended(runs);
+    if (is_terminal && !arguments.is_once) fmt::print("\x1b[H\x1b[2J");
+    const Screen screen = size_of_screen();
+    if (is_terminal || is_last) fmt::print("{}", watch_screen(runs, screen.width, screen.height));
+    std::fflush(stdout);
+    for (int i = 0; i < 10 && !is_last && !stop.is_requested(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    if (is_last || stop.is_requested()) return ExitCode::done;
+  }
+}
+
+}  // namespace
+
+void add_watch_command(CLI::App& app, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("watch", "Draw the learning curves of a run or a comparison");
+  command->footer(examples);
+  auto arguments = std::make_shared<WatchArguments>();
+  command->add_option("folder", arguments->folder, "folder of a run or a comparison")
+      ->required()
+      ->type_name("DIR");
+  command->add_flag("--once", arguments->is_once, "draw them once, as they are now");
+  command->callback([arguments, &action] { action = [arguments] { return watch(*arguments); }; });
+}
+
+}  // namespace mobius
