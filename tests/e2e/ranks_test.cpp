@@ -41,6 +41,7 @@ class RanksTest : public testing::Test {
                                            {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
                                            {"OMPI_MCA_hwloc_base_binding_policy", "none"},
                                            {"OMPI_MCA_mpi_yield_when_idle", "1"},
+                                           {"OMPI_MCA_odls_base_sigkill_timeout", "30"},
                                            {"OMP_NUM_THREADS", "1"},
                                            {"MPIEXEC_TIMEOUT", "60"},
                                            {"TMPDIR", folder_.path().string()}}};
