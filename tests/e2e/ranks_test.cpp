@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <charconv>
+#include <memory>
 #include <numeric>
 #include <set>
 
@@ -69,6 +70,19 @@ class RanksTest : public testing::Test {
   void train(int n_ranks, const std::string& run, const std::vector<std::string>& more = {}) const {
     const Outcome outcome = try_train(n_ranks, run, more);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+  }
+
+  // Two ranks on a run without end, after its first lines of metrics.
+  std::unique_ptr<Process> start_long_run(const std::string& run) const {
+    auto process = std::make_unique<Process>(
+        command(
+            2, MOBIUS_RANK_PROGRAM,
+            train_arguments(run, {"distributed.zero_stage=1", "train.max_steps=1000000",
+                                  "train.log_every=100", "eval.every=0", "checkpoint.every=0"})),
+        around_ranks());
+    EXPECT_TRUE(wait_until(
+        [&] { return lines_of(read_text(folder_ / run / "metrics.jsonl")).size() >= 2; }));
+    return process;
   }
 
   const Registries known_ = registries_with_uneven_task();
@@ -309,29 +323,18 @@ struct Signalled {
 // mpirun hears it and tells all, or one rank alone does. Few lines of output: mpirun reads none
 // while it ends the ranks, and one that cannot write waits.
 TEST_F(RanksTest, ASignalSavesAndStopsAllAtTheSameStep) {
-  const std::vector<std::string> settings = {"distributed.zero_stage=1", "train.max_steps=1000000",
-                                             "train.log_every=100", "eval.every=0",
-                                             "checkpoint.every=0"};
   for (const auto& [run, signal, to_mpirun] :
-       {Signalled{"all", SIGTERM, true}, {"all-usr1", SIGUSR1, true}, {"one", SIGTERM, false}}) {
-    // A busy machine may take longer than the second that mpirun gives by default.
-    Process process(command(2, MOBIUS_RANK_PROGRAM, train_arguments(run, settings)),
-                    around_ranks({{"OMPI_MCA_odls_base_sigkill_timeout", "30"}}));
-    ASSERT_TRUE(wait_until(
-        [&] { return lines_of(read_text(folder_ / run / "metrics.jsonl")).size() >= 2; }));
+       {Signalled{"all-usr1", SIGUSR1, true}, {"one", SIGTERM, false}}) {
+    const auto process = start_long_run(run);
     if (to_mpirun) {
-      process.kill(signal);
+      process->kill(signal);
     } else {
       const std::vector<pid_t> ranks = processes_with((folder_ / run).string());
       ASSERT_EQ(ranks.size(), 2u);
       ::kill(ranks.back(), signal);
     }
-    const Outcome outcome = process.wait();
-    if (to_mpirun && signal == SIGTERM) {
-      EXPECT_NE(outcome.exit_code, 0);  // mpirun's own
-    } else {
-      EXPECT_EQ(outcome.exit_code, 4);
-    }
+    const Outcome outcome = process->wait();
+    EXPECT_EQ(outcome.exit_code, 4);
     EXPECT_THAT(read_text(folder_ / run / "summary.json"), HasSubstr("\"interrupted\""))
         << run << outcome.out << outcome.err;
     const auto steps = step_checkpoints(folder_ / run / "checkpoints");
@@ -342,6 +345,20 @@ TEST_F(RanksTest, ASignalSavesAndStopsAllAtTheSameStep) {
           {"distributed.zero_stage=1", "eval.every=0", "--resume", "auto",
            "train.max_steps=" + std::to_string(step + 2)});
   }
+}
+
+// mpirun passes SIGTERM on and kills the ranks a second later, saved or not: what there is is
+// whole.
+TEST_F(RanksTest, SigtermToTheLauncherLeavesNothingBroken) {
+  const auto process = start_long_run("all");
+  process->kill(SIGTERM);
+  EXPECT_NE(process->wait().exit_code, 0);  // mpirun's own
+  const NewestCheckpoint newest = newest_checkpoint(folder_ / "all" / "checkpoints");
+  EXPECT_THAT(newest.skipped, ::testing::IsEmpty());
+  const std::int64_t step = newest.path ? read_checkpoint_header(*newest.path).step : 0;
+  train(2, "all",
+        {"distributed.zero_stage=1", "eval.every=0", "--resume", "auto",
+         "train.max_steps=" + std::to_string(step + 2)});
 }
 
 }  // namespace
