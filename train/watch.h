@@ -29,7 +29,7 @@ std::vector<std::filesystem::path> watched_runs(const std::filesystem::path& fol
 /// values.
 std::string watch_screen(const std::vector<std::filesystem::path>& runs, int width, int height);
 
-/// Whether every run has ended, for now at least: summary.json is there and newer than the metrics.
+/// Whether no run is in training: each has a summary.json that is newer than its metrics.
 bool has_ended(const std::vector<std::filesystem::path>& runs);
 
 }  // namespace mobius

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/data/some_text.h"
 #include "tests/e2e/run_comparison.h"
 #include "train/checkpoint.h"
 #include "train/safetensors.h"
@@ -53,6 +54,21 @@ TEST_F(ExchangeTest, AnImportedModelScoresAsTheExportedOne) {
   };
   EXPECT_EQ(score(imported), score(checkpoint()));
   EXPECT_EQ(mobius({"train", config_, "--resume", imported, "--out", folder_ / "on"}).exit_code, 0);
+}
+
+TEST_F(ExchangeTest, AnImportedModelOfTextIsTrainedOn) {
+  write_text(folder_ / "text.txt", some_text(80));
+  write_text(config_, "task: {name: lm, seq_len: 16, tokenizer: char, text: " +
+                          (folder_ / "text.txt").string() +
+                          "}\nmodel: {d_model: 16, n_layers: 1, n_heads: 2}\n"
+                          "train: {max_steps: 2, batch_size: 4, threads: 1}\n");
+  ASSERT_EQ(mobius({"train", config_, "--out", folder_ / "text"}).exit_code, 0);
+  const std::string imported = folder_ / "start.h5";
+  ASSERT_EQ(mobius({"export", step_file(folder_ / "text", 2), exported_}).exit_code, 0);
+  ASSERT_EQ(mobius({"import", config_, exported_, imported}).exit_code, 0);
+  const Outcome on = mobius({"train", config_, "--resume", imported, "--out", folder_ / "on"});
+  EXPECT_EQ(on.exit_code, 0) << on.err;
+  EXPECT_EQ(mobius({"generate", imported, "--tokens", "5"}).exit_code, 0);
 }
 
 TEST_F(ExchangeTest, RefusesAnotherModelsParameters) {

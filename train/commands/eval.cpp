@@ -51,9 +51,7 @@ ExitCode eval(const std::string& path, bool as_json, const Registries& known,
   const auto config = parse_config(header.config, path, known);
   if (config->train.threads > 0) set_num_threads(config->train.threads);
   const Experiment experiment = build_experiment(*config, {}, header.tokenizer);
-  CheckpointTensors tensors = tensors_of(*experiment.model, *experiment.optimizer);
-  tensors.optimizer.clear();
-  load_checkpoint(path, tensors);
+  load_checkpoint(path, tensors_of(*experiment.model));
 
   const Evaluation evaluation =
       *evaluate(*experiment.model, *experiment.task, config->train.micro_batch_size(), communicator,

@@ -51,6 +51,7 @@ ExitCode import_parameters(const std::string& config_path, const std::string& fi
   header.seed = config->train.seed;
   header.config = resolved_yaml(*config);
   header.tokenizer = tokenizer_model(*experiment.task);
+  header.data = experiment.task->fingerprint();
   save_checkpoint(out, header, tensors);
   fmt::print("{}: step 0 with the parameters of {}\n", printable(out), printable(file));
   return ExitCode::done;
