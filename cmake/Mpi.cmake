@@ -1,10 +1,5 @@
 # MOBIUS_MPI: AUTO trains on several ranks where MPI is installed, ON demands it, OFF leaves it out.
-set(MOBIUS_MPI AUTO CACHE STRING "Several ranks, over MPI: AUTO, ON or OFF")
-set_property(CACHE MOBIUS_MPI PROPERTY STRINGS AUTO ON OFF)
-
-if(NOT MOBIUS_MPI MATCHES "^(AUTO|ON|OFF)$")
-  message(FATAL_ERROR "MOBIUS_MPI: expected AUTO, ON or OFF, got '${MOBIUS_MPI}'")
-endif()
+mobius_auto_option(MOBIUS_MPI "Several ranks, over MPI")
 if(MOBIUS_MPI STREQUAL "ON")
   find_package(MPI REQUIRED COMPONENTS C)
 elseif(MOBIUS_MPI STREQUAL "AUTO")

@@ -96,7 +96,7 @@ class ForwardTile {
       if constexpr (kSoftmax) {
         const bool sees_any = total_[i] > 0;
         scale_row_by(sees_any ? 1 / total_[i] : T{0}, dv_, sums_.row(i, dv_));
-        lse_[(at.b * p_.heads + at.h) * p_.n_q + r] =
+        lse_[p_.row_of(at.b, at.h, r)] =
             sees_any ? largest_[i] + std::log(total_[i]) : std::numeric_limits<T>::infinity();
       }
       std::copy_n(sums_.row(i, dv_), p_.dv, out_.row(at.b, at.h, r));

@@ -158,7 +158,7 @@ class BackwardTile {
   void through_weights(const TilePosition& at, std::int64_t j1, std::int64_t width, std::int64_t i,
                        std::int64_t share) {
     const std::int64_t query = at.i0 + i;
-    const std::int64_t head_row = (at.b * p_.heads + at.h) * p_.n_q + query;
+    const std::int64_t head_row = p_.row_of(at.b, at.h, query);
     T* const row = weights_.row(i, attention_block_k);
     T* const grad = grad_weights_.row(i, attention_block_k);
     const TileKeys keys = seen_keys(p_, at, query, j1, row, flags_.data());

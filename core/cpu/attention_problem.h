@@ -143,6 +143,7 @@ struct AttentionProblem {
   /// Queries with the last tile completed: gradients of padding rows have a place.
   std::int64_t padded_queries() const { return query_tiles() * attention_block_q; }
   std::int64_t group_of(std::int64_t head) const { return head / (heads / groups); }
+  /// Of query i in [B, H, Nq].
   std::int64_t row_of(std::int64_t b, std::int64_t h, std::int64_t i) const {
     return (b * heads + h) * n_q + i;
   }

@@ -66,7 +66,7 @@ class ThresholdTile {
         if (!keys.allowed || keys.allowed[j - j0]) candidates_.push_back({row[j], j});
       }
     }
-    const std::int64_t at_row = (at.b * p_.heads + at.h) * p_.n_q + i;
+    const std::int64_t at_row = p_.row_of(at.b, at.h, i);
     value_[at_row] = -std::numeric_limits<T>::infinity();  // sees no more than topk: all of them
     last_key_[at_row] = p_.n_k;
     if (candidates_.size() <= topk_) return;

@@ -178,7 +178,7 @@ DotScore<T> make_score(const AttentionProblem<T>& p, const TilePosition& at, std
 template <class T>
 ConformalScore<T> make_score(const AttentionProblem<T>& p, const TilePosition& at, std::int64_t i,
                              TypeTag<ConformalScore<T>>) {
-  const std::int64_t row = (at.b * p.heads + at.h) * p.n_q + i;
+  const std::int64_t row = p.row_of(at.b, at.h, i);
   const bool by_products = p.twice_exponent != 0;
   return {.sharpness = p.sharpness[row],
           .exponent = static_cast<T>(p.spec.exponent),
@@ -194,7 +194,7 @@ TileKeys seen_keys(const AttentionProblem<T>& p, const TilePosition& at, std::in
                    std::int64_t j1, const T* products, std::uint8_t* flags) {
   TileKeys keys = p.visibility.keys(at.b, at.h, i, at.j0, j1, flags);
   if (!p.threshold) return keys;
-  const std::int64_t row = (at.b * p.heads + at.h) * p.n_q + i;
+  const std::int64_t row = p.row_of(at.b, at.h, i);
   const T threshold = p.threshold[row];
   for (std::int64_t j = at.j0; j < j1; ++j) {
     const T x = products[j - at.j0];
@@ -213,8 +213,7 @@ void dropout_row(const AttentionProblem<T>& p, const TilePosition& at, std::int6
                  std::int64_t width, T* factors) {
   const auto keep = static_cast<T>(1 / (1 - p.spec.dropout));
   const auto limit = static_cast<std::uint32_t>(p.spec.dropout * 4294967296.0);
-  const auto first =
-      static_cast<std::uint64_t>(((at.b * p.heads + at.h) * p.n_q + i) * p.n_k + at.j0);
+  const auto first = static_cast<std::uint64_t>(p.row_of(at.b, at.h, i) * p.n_k + at.j0);
   std::uint64_t block = ~std::uint64_t{0};
   std::array<std::uint32_t, 4> words{};
   for (std::int64_t j = 0; j < width; ++j) {

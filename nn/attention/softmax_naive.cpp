@@ -48,11 +48,6 @@ Variable softmax_naive_attention(const Variable& q, const Variable& k, const Var
   return apply_weights(drops ? dropout(weights, extras.dropout, extras.dropout_key) : weights, v);
 }
 
-void SoftmaxNaiveOptions::describe(Schema& schema) {
-  schema.field("scale", scale, "factor on the dot products; null: 1 / sqrt(head dimension)")
-      .positive();
-}
-
 std::shared_ptr<Attention> SoftmaxNaiveOptions::build(const AttentionContext& context) const {
   return std::make_shared<SoftmaxNaiveAttention>(context, scale);
 }

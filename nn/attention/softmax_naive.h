@@ -19,11 +19,9 @@ Variable softmax_naive_weights(const Variable& q, const Variable& k, const Atten
                                std::optional<double> scale = {},
                                const AttentionExtras& extras = {});
 
-class SoftmaxNaiveOptions : public AttentionOptions {
+/// The keys of softmax.
+class SoftmaxNaiveOptions final : public SoftmaxOptions {
  public:
-  std::optional<double> scale;  // null: 1 / sqrt(head dimension)
-
-  void describe(Schema& schema) override;
   std::shared_ptr<Attention> build(const AttentionContext& context) const override;
 };
 

@@ -8,6 +8,7 @@
 
 #include "tests/distributed/ranks.h"
 #include "tests/error_of.h"
+#include "tests/train/gradients.h"
 #include "train/sharding.h"
 #include "train/step.h"
 
@@ -63,24 +64,6 @@ Batch batch_of_this_rank() {
   const Share share = share_of(kSequences, ranks().rank(), ranks().size());
   return UnevenTask().sequences(Split::train, 0, static_cast<std::uint64_t>(share.begin),
                                 share.size());
-}
-
-std::vector<double> gradients_of(const LanguageModel& model) {
-  std::vector<double> values;
-  for (const auto& [name, value] : model.parameters()) {
-    const std::vector<double> part = value.grad().to_vector<double>();
-    values.insert(values.end(), part.begin(), part.end());
-  }
-  return values;
-}
-
-double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double difference = 0, size = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    size += b[i] * b[i];
-  }
-  return std::sqrt(difference / size);
 }
 
 // Buckets smaller and larger than the model; fewer and more micro-batches than some ranks need.

@@ -80,15 +80,7 @@ TEST(LanguageModel, NamesItsParameters) {
 }
 
 TEST(LanguageModel, HasThePublishedParameterCountOfTheStandardBlock) {
-  ModelOptions model;
-  model.d_model = 96;
-  model.n_layers = 2;
-  model.n_heads = 6;
-  model.d_ff = 384;
-  model.mlp = MlpKind::swiglu;
-  model.norm = NormKind::rms_norm;
-  model.positions = Positions::rope;
-  model.bias = model.tied_head = false;
+  const ModelOptions model = testing::published_model(96, 6, 384);
   EXPECT_EQ(LanguageModel(model, SoftmaxOptions(), 1024, 128, 0).parameter_count(), 492096);
 }
 

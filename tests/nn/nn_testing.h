@@ -11,6 +11,7 @@
 #include "autograd/ops.h"
 #include "core/error.h"
 #include "core/ops.h"
+#include "nn/model_options.h"
 #include "nn/module.h"
 
 namespace mobius::testing {
@@ -38,6 +39,20 @@ inline double dot(const Tensor& a, const Tensor& b) { return sum(mul(a, b)).item
 inline double distance(const Tensor& a, const Tensor& b) {
   const double difference = std::sqrt(sum_of_squares(sub(a, b)));
   return difference / std::max(std::sqrt(sum_of_squares(b.contiguous())), 1e-2);
+}
+
+// The block of docs/MATH.md, section 3, twice.
+inline ModelOptions published_model(std::int64_t d_model, std::int64_t n_heads, std::int64_t d_ff) {
+  ModelOptions model;
+  model.d_model = d_model;
+  model.n_layers = 2;
+  model.n_heads = n_heads;
+  model.d_ff = d_ff;
+  model.mlp = MlpKind::swiglu;
+  model.norm = NormKind::rms_norm;
+  model.positions = Positions::rope;
+  model.bias = model.tied_head = false;
+  return model;
 }
 
 inline AttentionMask causal() { return {.causal = true}; }

@@ -75,24 +75,12 @@ TEST(W2, SigmaIsPositiveHoweverSmallTheRawValue) {
   EXPECT_FLOAT_EQ(static_cast<float>(g.sigma.item()), 1e-4f);
 }
 
-ModelOptions published() {
-  ModelOptions model;
-  model.d_model = 64;
-  model.n_layers = 2;
-  model.n_heads = 4;
-  model.d_ff = 256;
-  model.mlp = MlpKind::swiglu;
-  model.norm = NormKind::rms_norm;
-  model.positions = Positions::rope;
-  model.bias = model.tied_head = false;
-  return model;
-}
-
 // The published count leaves out tau, 4 numbers a layer. That of the standard block is a test of
 // the language model.
 TEST(W2, HasThePublishedParameterCount) {
   const auto count = [](const AttentionOptions& attention) {
-    return LanguageModel(published(), attention, 1024, 128, 0).parameter_count();
+    return LanguageModel(testing::published_model(64, 4, 256), attention, 1024, 128, 0)
+        .parameter_count();
   };
   W2Options options;
   options.learn_tau = false;
@@ -102,12 +90,12 @@ TEST(W2, HasThePublishedParameterCount) {
 }
 
 TEST(W2, TauStartsAtTwiceTheRootOfTheHeadDimension) {
-  const LanguageModel model(published(), W2Options(), 32, 8, 0);
+  const LanguageModel model(testing::published_model(64, 4, 256), W2Options(), 32, 8, 0);
   for (const auto& attention : model.attentions())
     for (const double tau : attention->diagnostics().tau) EXPECT_NEAR(tau, 8, 1e-5);
   W2Options options;
   options.tau = 0.5;
-  const LanguageModel sharp(published(), options, 32, 8, 0);
+  const LanguageModel sharp(testing::published_model(64, 4, 256), options, 32, 8, 0);
   EXPECT_NEAR(sharp.attentions()[0]->diagnostics().tau[0], 0.5, 1e-6);
 }
 

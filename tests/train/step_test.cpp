@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/ops.h"
+#include "tests/train/gradients.h"
 #include "tests/train/run_fixture.h"
 #include "train/experiment.h"
 
@@ -46,22 +47,8 @@ struct Gradients {
 
 Gradients gradients_in(std::int64_t micro_batches, DType dtype) {
   const auto model = make_model(dtype);
-  Gradients result;
-  result.score = accumulate_gradients(*model, uneven_batch(), micro_batches, 1, 1);
-  for (const auto& [name, value] : model->parameters()) {
-    const std::vector<double> values = value.grad().to_vector<double>();
-    result.values.insert(result.values.end(), values.begin(), values.end());
-  }
-  return result;
-}
-
-double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double difference = 0, size = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    size += b[i] * b[i];
-  }
-  return std::sqrt(difference / size);
+  const Score score = accumulate_gradients(*model, uneven_batch(), micro_batches, 1, 1);
+  return {score, gradients_of(*model)};
 }
 
 void expect_same(const Gradients& parts, const Gradients& whole, double tolerance) {
