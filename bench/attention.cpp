@@ -5,14 +5,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "bench/process_memory.h"
-#include "core/ops.h"
+#include "bench/timing.h"
 #include "core/parallel.h"
 #include "nn/attention/conformal.h"
 #include "nn/attention/linear.h"
@@ -174,25 +173,6 @@ Arguments parse(int argc, char** argv) {
   return a;
 }
 
-double ms_of(const std::function<void()>& call) {
-  const auto start = std::chrono::steady_clock::now();
-  call();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-      .count();
-}
-
-// Times of calls in ms, ascending: for at least `seconds`, and at least `least` of them.
-std::vector<double> time_calls(const std::function<void()>& call, double seconds,
-                               std::size_t least) {
-  std::vector<double> ms;
-  for (double spent = 0; ms.size() < least || spent < 1e3 * seconds;) {
-    ms.push_back(ms_of(call));
-    spent += ms.back();
-  }
-  std::sort(ms.begin(), ms.end());
-  return ms;
-}
-
 std::vector<double> time_attention(const Arguments& a, const Kernel& kernel) {
   // [B, H, N, D] as a model has it: heads side by side in memory.
   const auto heads = [&](std::int64_t width, std::uint64_t stream) {
@@ -209,14 +189,6 @@ std::vector<double> time_attention(const Arguments& a, const Kernel& kernel) {
   };
   time_calls(call, a.warm_s, 2);
   return time_calls(call, a.time_s, 3);
-}
-
-// The fastest of some products of square matrices.
-double matmul_gflop_s() {
-  constexpr std::int64_t n = 2048;
-  const Tensor a = random_normal({n, n}, 0, 1, {1, 6}), b = random_normal({n, n}, 0, 1, {1, 7});
-  const std::vector<double> ms = time_calls([&] { matmul(a, b); }, 1, 3);
-  return 2e-6 * as_double(n * n * n) / ms.front();
 }
 
 }  // namespace

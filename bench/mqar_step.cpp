@@ -3,18 +3,15 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <chrono>
 #include <string>
 #include <vector>
 
 #include "bench/process_memory.h"
+#include "bench/training_step.h"
 #include "core/parallel.h"
 #include "data/mqar.h"
 #include "nn/attention/attention.h"
 #include "nn/language_model.h"
-#include "train/optimizer.h"
-#include "train/step.h"
 
 namespace {
 
@@ -55,7 +52,7 @@ std::unique_ptr<Task> make_task(const Arguments& a) {
   return options.build(/*seed=*/1);
 }
 
-std::vector<double> time_steps(const Arguments& a) {
+std::vector<double> time_recall(const Arguments& a) {
   const std::unique_ptr<Task> task = make_task(a);
   ModelOptions options;
   options.d_model = a.d_model;
@@ -65,26 +62,17 @@ std::vector<double> time_steps(const Arguments& a) {
   const auto attentions = builtin_attentions();
   LanguageModel model(options, *attentions.choose(a.attention), a.vocab, a.seq_len,
                       /*init_seed=*/1);
-  const auto optimizer = AdamWOptions().build(trained_parameters(model));
-  std::vector<double> milliseconds;
-  for (std::int64_t step = 1; step <= a.warmup + a.steps; ++step) {
-    const Batch batch = task->batch(Split::train, step, a.batch);
-    const auto start = std::chrono::steady_clock::now();
-    model.zero_grad();
-    accumulate_gradients(model, batch, /*micro_batches=*/1, /*seed=*/1, step);
-    optimizer->step(1e-3);
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    if (step > a.warmup) milliseconds.push_back(took.count());
-  }
-  return milliseconds;
+  const auto batch_of = [&](std::int64_t step) {
+    return task->batch(Split::train, static_cast<std::uint64_t>(step), a.batch);
+  };
+  return time_steps(model, batch_of, a.warmup, a.steps);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const Arguments arguments = parse(argc, argv);
-  std::vector<double> ms = time_steps(arguments);
-  std::sort(ms.begin(), ms.end());
+  const std::vector<double> ms = time_recall(arguments);
   fmt::print(
       R"({{"name": "Mobius", "ms": {:.2f}, "ms_min": {:.2f}, "peak_mb": {:.1f}, "threads": {}}})"
       "\n",

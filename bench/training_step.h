@@ -1,0 +1,33 @@
+// One training step through the parts that the trainer uses, timed.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "bench/timing.h"
+#include "train/optimizer.h"
+#include "train/step.h"
+
+namespace mobius {
+
+/// Times in ms, ascending, of `steps` steps that follow `warmup` untimed ones: gradients of the
+/// batch, AdamW with its default options, the loss read. Making the batch is not timed.
+inline std::vector<double> time_steps(LanguageModel& model,
+                                      const std::function<Batch(std::int64_t step)>& batch_of,
+                                      std::int64_t warmup, std::int64_t steps) {
+  const auto optimizer = AdamWOptions().build(trained_parameters(model));
+  std::vector<double> ms;
+  for (std::int64_t step = 1; step <= warmup + steps; ++step) {
+    const Batch batch = batch_of(step);
+    const double took = ms_of([&] {
+      model.zero_grad();
+      accumulate_gradients(model, batch, /*micro_batches=*/1, /*seed=*/1, step);
+      optimizer->step(1e-3);
+    });
+    if (step > warmup) ms.push_back(took);
+  }
+  std::sort(ms.begin(), ms.end());
+  return ms;
+}
+
+}  // namespace mobius
