@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""Trains one configuration twice, side by side: once without interruption, once killed by `kill -9` at random moments and
+restarted with `--resume auto`, again and again. Then asks whether the two are the same:
+
+  - every line of both metrics.jsonl (losses, test scores, learning rates, norms of gradients; timing is left out) is the
+    same text, so that no number differs in a single bit, no step is missing and none is there twice;
+  - where both have finished, the bytes of all parameters, as `mobius export` writes them;
+  - memory is flat: the resident memory of the uninterrupted run over its first and last third, and the peaks of the
+    killed lives over the first and last third of them, differ by less than --memory-tolerance.
+
+Prints PASS or FAIL and a summary, which is also in OUT/soak.json, and exits with 0 or 1. Linux only: it reads /proc.
+
+  scripts/soak.py --config configs/lm/shakespeare_char.yaml --out runs/soak --minutes 120 --kill-every 120 300 \\
+      -- train.max_steps=200000 checkpoint.every=200 train.threads=1
+
+Whatever follows `--` overrides the configuration in both runs. A life that comes to no checkpoint is done again: choose
+`checkpoint.every` so that a life holds several. Pausing the processes (SIGSTOP) does no harm.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+TIMING = "tokens_per_s"  # the one number of a line that is no result
+
+
+class SoakFailure(Exception):
+    """A run that ended as it must not."""
+
+
+class Run:
+    """One process of `mobius train`, whose output goes to a file and whose memory is watched."""
+
+    def __init__(self, command, log):
+        self.log = pathlib.Path(log)
+        self.resident = []  # MiB, one a sample
+        self.peak = 0.0  # MiB
+        self.begin = time.monotonic()
+        self.seconds = None  # how long it lived, once it has ended
+        with open(self.log, "w") as out:
+            self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+
+    def is_running(self):
+        """Whether it has not ended; notes its memory while it has not."""
+        if self.process.poll() is None:
+            self._sample()
+            return True
+        if self.seconds is None:
+            self.seconds = time.monotonic() - self.begin
+        return False
+
+    def end(self, number):
+        """Sends the signal and waits; the exit code, negative where a signal ended it."""
+        self._sample()
+        self.process.send_signal(number)
+        self.process.wait()
+        self.is_running()
+        return self.process.returncode
+
+    def resumed_step(self):
+        """The step it went on from, or None where it started from the beginning."""
+        found = re.search(r"^resume: step (\d+) from", self.log.read_text(), re.MULTILINE)
+        return int(found.group(1)) if found else None
+
+    def skipped(self):
+        """How many checkpoints it found broken."""
+        return len(re.findall(r"^resume: skipped", self.log.read_text(), re.MULTILINE))
+
+    def _sample(self):
+        try:
+            status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        except OSError:  # it has ended between two looks
+            return
+        sizes = {key: int(kib) / 1024 for key, kib in re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB", status, re.MULTILINE)}
+        if "VmRSS" in sizes:
+            self.resident.append(sizes["VmRSS"])
+            self.peak = max(self.peak, sizes["VmHWM"])
+
+
+class Soak:
+    """The two runs, from the first life to the verdict."""
+
+    def __init__(self, options):
+        self.options = options
+        self.out = pathlib.Path(options.out)
+        self.straight_dir = self.out / "straight"
+        self.killed_dir = self.out / "killed"
+        self.random = random.Random(options.seed)
+        self.lives = []
+        self.kills = 0
+
+    def train(self):
+        """Until both have finished, or until --stop-after."""
+        begin = time.monotonic()
+        straight = Run(self._command(self.straight_dir), self.out / "straight.log")
+        life = self._new_life()
+        kill_at = self._next_kill(begin)
+        try:
+            while straight.is_running() | life.is_running():
+                now = time.monotonic()
+                if self.options.stop_after and now - begin > 60 * self.options.stop_after:
+                    self._stop(straight, life)
+                elif kill_at is not None and now >= kill_at and life.is_running():
+                    self._kill(life)
+                    life = self._new_life()
+                    kill_at = self._next_kill(begin)
+                time.sleep(self.options.sample_every)
+        finally:
+            for run in (straight, life):
+                if run.process.poll() is None:
+                    run.end(signal.SIGKILL)
+        for run in (straight, life):
+            self._require_good_end(run)
+        self.straight = straight
+        self.minutes = (time.monotonic() - begin) / 60
+
+    def verdict(self):
+        """The summary, with what is wrong under "faults"."""
+        straight, killed = lines_of(self.straight_dir), lines_of(self.killed_dir)
+        finished = all(run.process.returncode == 0 for run in (self.straight, self.lives[-1]))
+        faults = differences(straight, killed, finished)
+        if finished and parameters_of(self._export(self.straight_dir)) != parameters_of(self._export(self.killed_dir)):
+            faults.append("the parameters of the last checkpoints differ")
+        memory = {"straight": thirds(self.straight.resident),
+                  "killed, peak of each life": thirds([life.peak for life in self.lives if life.peak])}
+        for name, (first, last) in memory.items():
+            if last > first * (1 + self.options.memory_tolerance):
+                faults.append(f"memory grows ({name}): {first:.1f} MiB in the first third, {last:.1f} MiB in the last")
+        seconds = [life.seconds for life in self.lives]
+        return {
+            "verdict": "FAIL" if faults else "PASS",
+            "faults": faults,
+            "minutes": round(self.minutes, 2),
+            "finished": finished,
+            "kills": self.kills,
+            "lives": len(self.lives),
+            "shortest_life_s": round(min(seconds), 2),
+            "longest_life_s": round(max(seconds), 2),
+            "lives_from_a_checkpoint": sum(life.resumed_step() is not None for life in self.lives),
+            "broken_checkpoints_skipped": sum(life.skipped() for life in self.lives),
+            "last_step": {"straight": straight[-1]["step"], "killed": killed[-1]["step"]},
+            "lines_compared": {"train": count(straight, killed, "train"), "test": count(straight, killed, "test")},
+            "resident_mib_first_and_last_third": {name: [round(x, 2) for x in pair] for name, pair in memory.items()},
+        }
+
+    def _command(self, folder):
+        options = self.options
+        return [options.binary, "train", options.config, *options.overrides, "--out", str(folder), "--resume", "auto"]
+
+    def _new_life(self):
+        log = self.out / "lives" / f"{len(self.lives):04}.log"
+        self.lives.append(Run(self._command(self.killed_dir), log))
+        return self.lives[-1]
+
+    def _next_kill(self, begin):
+        """When the next life is to end; None once --minutes are over, so that the last one finishes."""
+        at = time.monotonic() + self.random.uniform(*self.options.kill_every)
+        return at if at - begin <= 60 * self.options.minutes else None
+
+    def _kill(self, life):
+        if life.end(signal.SIGKILL) == -signal.SIGKILL:
+            self.kills += 1
+            print(f"{time.strftime('%H:%M:%S')} kill {self.kills} after {life.seconds:.1f} s, from step "
+                  f"{life.resumed_step() or 0}, {life.peak:.1f} MiB", flush=True)
+        else:
+            self._require_good_end(life)
+
+    def _stop(self, *runs):
+        for run in runs:
+            if run.is_running():
+                run.end(signal.SIGTERM)
+
+    def _require_good_end(self, run):
+        # 4: stopped by SIGTERM, with everything saved; -SIGTERM: before it began to train.
+        good = (0, 4, -signal.SIGTERM) if self.options.stop_after else (0,)
+        if run.process.returncode not in good:
+            raise SoakFailure(f"{run.log}: exit code {run.process.returncode}: {run.log.read_text()[-500:].strip()}")
+
+    def _export(self, folder):
+        newest = max((folder / "checkpoints").glob("step-*.h5"))
+        file = folder / "parameters.safetensors"
+        file.unlink(missing_ok=True)
+        subprocess.run([self.options.binary, "export", newest, file], check=True, stdout=subprocess.DEVNULL)
+        return file
+
+
+def lines_of(folder):
+    """metrics.jsonl without its timing; numbers stay the text that they are."""
+    text = (folder / "metrics.jsonl").read_text()
+    lines = [json.loads(line, parse_float=str) for line in text.splitlines()]
+    for line in lines:
+        line.pop(TIMING, None)
+    return lines
+
+
+def differences(straight, killed, finished):
+    """What differs, the first line of it; of runs that were stopped, as far as both have come."""
+    for i, (a, b) in enumerate(zip(straight, killed)):
+        if a != b:
+            return [f"line {i + 1} of metrics.jsonl differs: {json.dumps(a)} without, {json.dumps(b)} with kills"]
+    if not straight or not killed:
+        return ["a metrics.jsonl is empty"]
+    if finished and len(straight) != len(killed):
+        return [f"{len(straight)} lines of metrics.jsonl without, {len(killed)} with kills"]
+    return []
+
+
+def count(straight, killed, split):
+    common = straight[:min(len(straight), len(killed))]
+    return sum(line["split"] == split for line in common)
+
+
+def parameters_of(safetensors):
+    """The bytes after the header, and the header without its metadata (which names the folder of the run)."""
+    content = safetensors.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    header.pop("__metadata__", None)
+    return header, content[end:]
+
+
+def thirds(values):
+    """The medians of the first and of the last third."""
+    part = max(1, len(values) // 3)
+    return statistics.median(values[:part]), statistics.median(values[-part:])
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", required=True, help="YAML file")
+    parser.add_argument("--out", required=True, help="a new folder, for both runs and the logs")
+    parser.add_argument("--binary", default="build/mobius", help="default: %(default)s")
+    parser.add_argument("--minutes", type=float, default=120, help="how long lives are killed; the last one then "
+                        "finishes the configured steps (default: %(default)s)")
+    parser.add_argument("--kill-every", type=float, nargs=2, default=[120, 300], metavar=("MIN", "MAX"),
+                        help="seconds that a life lasts, drawn evenly from this range (default: 120 300)")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments of the kills (default: %(default)s)")
+    parser.add_argument("--stop-after", type=float, default=0, metavar="MINUTES",
+                        help="end both runs by SIGTERM then, and compare as far as both have come")
+    parser.add_argument("--sample-every", type=float, default=0.5, metavar="SECONDS",
+                        help="between two looks at the processes (default: %(default)s)")
+    parser.add_argument("--memory-tolerance", type=float, default=0.05, metavar="SHARE",
+                        help="growth of memory that is no fault (default: %(default)s)")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="overrides of the configuration, after --")
+    return parser.parse_args()
+
+
+def main():
+    options = parse_arguments()
+    pathlib.Path(options.out, "lives").mkdir(parents=True)
+    soak = Soak(options)
+    try:
+        soak.train()
+        summary = soak.verdict()
+    except SoakFailure as failure:
+        summary = {"verdict": "FAIL", "faults": [str(failure)], "kills": soak.kills, "lives": len(soak.lives)}
+    pathlib.Path(options.out, "soak.json").write_text(json.dumps(summary, indent=2) + "\n")
+    for name, value in summary.items():
+        print(f"{name}: {value}")
+    return 0 if summary["verdict"] == "PASS" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
