@@ -1,5 +1,6 @@
-// The matrix products of one training step on multi-query associative recall (d_model 128, 16 384
-// tokens, 1024 labelled ones, vocabulary 8192), f32, beside a large square one: the peak.
+// The matrix products of the training steps that bench/run.py times, f32, beside a large square
+// one, the peak: multi-query associative recall (d_model 128, 16 384 tokens, 1024 labelled ones,
+// vocabulary 8192) and the language model (d_model 384, 2048 tokens, vocabulary 256).
 #include <benchmark/benchmark.h>
 
 #include "core/ops.h"
@@ -49,13 +50,18 @@ void square(benchmark::State& state) {
 }
 
 void layers(benchmark::internal::Benchmark* b) {
+  b->Unit(benchmark::kMillisecond)->UseRealTime();
   b->ArgNames({"rows", "in", "out"});
   b->Args({16384, 128, 384});  // qkv
   b->Args({16384, 128, 128});  // output projection
   b->Args({16384, 128, 512});  // MLP up
   b->Args({16384, 512, 128});  // MLP down
   b->Args({512, 128, 8192});   // head, one chunk of the labelled rows
-  b->Unit(benchmark::kMillisecond)->UseRealTime();
+  b->Args({2048, 384, 1152});  // of the language model: qkv
+  b->Args({2048, 384, 384});   // output projection
+  b->Args({2048, 384, 1024});  // MLP gate and up
+  b->Args({2048, 1024, 384});  // MLP down
+  b->Args({2048, 384, 256});   // head
 }
 
 BENCHMARK(square)->Arg(2048)->Unit(benchmark::kMillisecond)->UseRealTime();
