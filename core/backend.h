@@ -82,6 +82,8 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual Allocator& allocator() = 0;
+  /// Whether bf16 operands make products faster here. Elsewhere they give the same, in f32.
+  virtual bool has_bf16_products() const = 0;
 
   // ---- moving and making
   /// Strided source and destination of equal shape; converts between any two types.
@@ -129,7 +131,7 @@ class Backend {
   virtual void cumsum(const Tensor& x, std::int64_t outer, std::int64_t n, std::int64_t inner,
                       bool reverse, const Tensor& out) = 0;
 
-  // ---- matrix products
+  // ---- matrix products; the operands (a and b, x and weight) may be bf16, all else being f32
   /// out[..., M, N] = a[..., M, K] b[..., K, N] (accumulates when `accumulate`). a and b are
   /// strided, with the batch shape of out (stride 0 repeats a matrix). Results do not depend on the
   /// thread count.

@@ -236,6 +236,19 @@ Tensor concat(const std::vector<Tensor>& parts, int dim) {
 
 // ---- matrix products
 
+namespace {
+
+DType product_type(DType operand) { return operand == DType::bf16 ? DType::f32 : operand; }
+
+}  // namespace
+
+Tensor product_operand(const Tensor& x, ProductPrecision precision) {
+  if (precision == ProductPrecision::full || x.dtype() == DType::bf16) return x;
+  if (x.dtype() != DType::f32)
+    throw Error("products in bf16: expected f32 operands, got {}", name_of(x.dtype()));
+  return x.to(DType::bf16);
+}
+
 Tensor matmul(const Tensor& a, const Tensor& b) {
   require_same_kind("matmul", a, b);
   if (a.ndim() < 2 || b.ndim() < 2 || a.size(-1) != b.size(-2)) {
@@ -250,7 +263,8 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     shape.push_back(cols);
     return shape;
   };
-  Tensor out = Tensor::empty(with_batch(a.size(-2), b.size(-1)), a.dtype(), a.device());
+  Tensor out =
+      Tensor::empty(with_batch(a.size(-2), b.size(-1)), product_type(a.dtype()), a.device());
   backend_of(a).matmul(a.expand(with_batch(a.size(-2), a.size(-1))),
                        b.expand(with_batch(b.size(-2), b.size(-1))), false, out);
   return out;
@@ -258,7 +272,10 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 
 void matmul_add(Tensor& out, const Tensor& a, const Tensor& b) {
   require_same_kind("matmul_add", a, b);
-  require_same_kind("matmul_add", out, a);
+  if (out.dtype() != product_type(a.dtype())) {
+    throw ShapeError("matmul_add: out is {}, but products of {} are {}", name_of(out.dtype()),
+                     name_of(a.dtype()), name_of(product_type(a.dtype())));
+  }
   if (a.ndim() != 2 || b.ndim() != 2 || a.size(1) != b.size(0)) {
     throw ShapeError("matmul_add: {} x {}: expected [M, K] x [K, N]", to_string(a.shape()),
                      to_string(b.shape()));
@@ -275,12 +292,13 @@ LinearActivation linear_activation(const Tensor& x, const Tensor& weight, const 
     throw ShapeError("linear: x {} and weight {}: expected [..., K] and [N, K]",
                      to_string(x.shape()), to_string(weight.shape()));
   }
+  LinearActivation result;
+  result.pre =
+      Tensor::empty(with_last(x.shape(), weight.size(0)), product_type(x.dtype()), x.device());
   if (bias.defined()) {
-    require_same_kind("linear", x, bias);
+    require_same_kind("linear", result.pre, bias);
     require_shape("linear", "bias", bias, {weight.size(0)});
   }
-  LinearActivation result;
-  result.pre = Tensor::empty(with_last(x.shape(), weight.size(0)), x.dtype(), x.device());
   if (activation != Activation::none) result.out = result.pre.empty_like();
   backend_of(x).linear(as_rows("linear", x.contiguous()), weight.contiguous(), bias, activation,
                        result.pre, result.out);

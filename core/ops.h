@@ -51,7 +51,13 @@ Tensor sum_to(const Tensor& x, const Shape& shape);
 // ---- shape
 Tensor concat(const std::vector<Tensor>& parts, int dim);
 
-// ---- matrix products
+// ---- matrix products. Operands (a and b, x and weight) in bf16 are multiplied and summed in f32;
+// bias and result are f32 then.
+/// How exact the operands of a product are: as they are, or rounded to bf16 (to nearest, ties to
+/// even), which is mixed precision.
+enum class ProductPrecision { full, bf16 };
+/// x as such an operand: itself, or rounded. Throws Error where anything but f32 is to be rounded.
+Tensor product_operand(const Tensor& x, ProductPrecision precision);
 /// [..., M, K] x [..., K, N] -> [..., M, N]; batch dimensions broadcast.
 Tensor matmul(const Tensor& a, const Tensor& b);
 /// out += a b, for 2-d operands.

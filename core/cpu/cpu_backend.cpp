@@ -60,4 +60,6 @@ CpuBackend::CpuBackend() : allocator_(std::make_unique<CpuAllocator>()) { choose
 
 Allocator& CpuBackend::allocator() { return *allocator_; }
 
+bool CpuBackend::has_bf16_products() const { return isa_has_bf16_products(); }
+
 }  // namespace mobius

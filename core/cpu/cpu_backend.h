@@ -11,6 +11,7 @@ class CpuBackend final : public Backend {
   CpuBackend();
 
   Allocator& allocator() override;
+  bool has_bf16_products() const override;
   void copy(const Tensor& source, const Tensor& out) override;
   void copy_to_host(const Tensor& source, void* host) override;
   void copy_from_host(const void* host, const Tensor& out) override;

@@ -4,6 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
+
+#include "core/dtype.h"
 
 namespace mobius {
 
@@ -23,10 +26,23 @@ struct GemmShape {
   std::int64_t m, n, k;
 };
 
+/// In what products of T are summed.
+template <class T>
+using SumOf = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
+
+/// Calls `fn(TypeTag<T>{})` for the types of operands; throws Error naming `op` for any other type.
+template <class Fn>
+void dispatch_operand(std::string_view op, DType dtype, Fn&& fn) {
+  if (dtype == DType::bf16) return fn(TypeTag<BFloat16>{});
+  dispatch_real(op, dtype, fn);
+}
+
 /// c[m, n] = a b (+= when `accumulate`), on the calling thread alone; k > 0. Rows of c are `ldc`
-/// apart. f32 goes to oneDNN and asks for operands dense along rows or along columns
-/// (is_gemm_operand); f64 takes any strides.
+/// apart. f32 and bf16 go to oneDNN and ask for operands dense along rows or along columns
+/// (is_gemm_operand); f64 takes any strides. bf16 asks for isa_has_bf16_products().
 void gemm_tile(const GemmShape& shape, MatrixView<const float> a, MatrixView<const float> b,
+               bool accumulate, float* c, std::int64_t ldc);
+void gemm_tile(const GemmShape& shape, MatrixView<const BFloat16> a, MatrixView<const BFloat16> b,
                bool accumulate, float* c, std::int64_t ldc);
 void gemm_tile(const GemmShape& shape, MatrixView<const double> a, MatrixView<const double> b,
                bool accumulate, double* c, std::int64_t ldc);

@@ -68,6 +68,12 @@ void choose_isa() {
 
 std::string isa_name() { return HWY_DYNAMIC_DISPATCH(name_of_target)(); }
 
+// The sets of oneDNN are bits of which a larger set has more.
+bool isa_has_bf16_products() {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) ==
+         dnnl_cpu_isa_avx512_core_bf16;
+}
+
 }  // namespace mobius
 
 #endif  // HWY_ONCE

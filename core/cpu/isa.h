@@ -13,4 +13,7 @@ void choose_isa();
 /// The set that the kernels run on, as Highway names it: "AVX2", "AVX3" (AVX-512).
 std::string isa_name();
 
+/// Whether it has products of bf16 operands (AVX-512 BF16, AMX), which oneDNN then uses.
+bool isa_has_bf16_products();
+
 }  // namespace mobius

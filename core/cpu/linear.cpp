@@ -77,15 +77,20 @@ namespace {
 
 // oneDNN multiplies by a plain matrix faster than by a transposed one; with many more rows than
 // columns, turning the weight round first pays.
-bool should_transpose(const GemmShape& s) { return s.m >= 8 * s.n && s.m >= 8 * s.k; }
+// Not so with bf16, which it packs anew all the same.
+template <class T>
+bool should_transpose(const GemmShape& s) {
+  return !std::is_same_v<T, BFloat16> && s.m >= 8 * s.n && s.m >= 8 * s.k;
+}
 
+// x and weight are of T, all else of SumOf<T>.
 template <class T>
 void linear_tiles(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation,
                   const Tensor& pre, const Tensor& out) {
   const GemmShape s{x.size(0), weight.size(0), x.size(1)};
   const GemmPlan plan = plan_gemm(1, s, false);
   Tensor w = weight.transpose(0, 1);  // [K, N]
-  if (should_transpose(s)) w = w.contiguous();
+  if (should_transpose<T>(s)) w = w.contiguous();
   const MatrixView<const T> left{x.data<T>(), s.k, 1}, right{w.data<T>(), w.stride(0), w.stride(1)};
 
   parallel_for(plan.tiles(), 1, [&](std::int64_t begin, std::int64_t end) {
@@ -95,7 +100,7 @@ void linear_tiles(const Tensor& x, const Tensor& weight, const Tensor& bias, Act
                             std::min(plan.tile_n, s.n - col)};
       if (s.k > 0) {
         gemm_tile({tile.rows, tile.cols, s.k}, left.from(row, 0), right.from(0, col), false,
-                  pre.data<T>() + row * s.n + col, s.n);
+                  pre.data<SumOf<T>>() + row * s.n + col, s.n);
       }
       HWY_DYNAMIC_DISPATCH(linear_epilogue)(activation, tile, bias, pre, out);
     }
@@ -107,8 +112,11 @@ void linear_tiles(const Tensor& x, const Tensor& weight, const Tensor& bias, Act
 void CpuBackend::linear(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         Activation activation, const Tensor& pre, const Tensor& out) {
   if (pre.numel() == 0) return;
+  if (x.dtype() == DType::bf16 && !has_bf16_products()) {
+    return linear(x.to(DType::f32), weight.to(DType::f32), bias, activation, pre, out);
+  }
   if (x.size(1) == 0) fill(pre, 0);
-  dispatch_real("linear", pre.dtype(), [&](auto tag) {
+  dispatch_operand("linear", x.dtype(), [&](auto tag) {
     linear_tiles<typename decltype(tag)::type>(x, weight, bias, activation, pre, out);
   });
 }

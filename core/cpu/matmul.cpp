@@ -34,7 +34,7 @@ Operand<T> make_operand(const Tensor& x) {
 
 template <class T>
 void run_tiles(const GemmPlan& plan, const GemmShape& s, const Operand<T>& a, const Operand<T>& b,
-               bool accumulate, T* out, T* partials) {
+               bool accumulate, SumOf<T>* out, SumOf<T>* partials) {
   const std::int64_t batch = static_cast<std::int64_t>(a.offsets.size());
   const std::int64_t matrix = s.m * s.n, tasks_per_matrix = plan.tiles() * plan.k_chunks;
   // Tiny products are grouped: a thread should get a microsecond's work at least.
@@ -52,7 +52,7 @@ void run_tiles(const GemmPlan& plan, const GemmShape& s, const Operand<T>& a, co
       const GemmShape part{std::min(plan.tile_m, s.m - row), std::min(plan.tile_n, s.n - col),
                            std::min(plan.chunk_k, s.k - k)};
       // The first chunk goes straight to out, the others to buffers of their own.
-      T* c =
+      SumOf<T>* c =
           chunk == 0 ? out + i * matrix : partials + (i * (plan.k_chunks - 1) + chunk - 1) * matrix;
       gemm_tile(part, a.matrix(i).from(row, k), b.matrix(i).from(k, col), accumulate && chunk == 0,
                 c + row * s.n + col, s.n);
@@ -78,8 +78,10 @@ void add_partials(std::int64_t batch, std::int64_t chunks, std::int64_t matrix, 
   });
 }
 
+// a and b are of T, out of SumOf<T>.
 template <class T>
 void multiply(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& out) {
+  using Sum = SumOf<T>;
   const Operand<T> oa = make_operand<T>(a), ob = make_operand<T>(b);
   const std::int64_t batch = static_cast<std::int64_t>(oa.offsets.size());
   const GemmShape shape{a.size(-2), b.size(-1), a.size(-1)};
@@ -87,10 +89,10 @@ void multiply(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& o
   Tensor partials;
   if (plan.k_chunks > 1)
     partials = Tensor::empty({batch, plan.k_chunks - 1, shape.m, shape.n}, out.dtype());
-  T* const partial_data = partials.defined() ? partials.data<T>() : nullptr;
-  run_tiles(plan, shape, oa, ob, accumulate, out.data<T>(), partial_data);
+  Sum* const partial_data = partials.defined() ? partials.data<Sum>() : nullptr;
+  run_tiles(plan, shape, oa, ob, accumulate, out.data<Sum>(), partial_data);
   if (plan.k_chunks > 1)
-    add_partials(batch, plan.k_chunks - 1, shape.m * shape.n, partial_data, out.data<T>());
+    add_partials(batch, plan.k_chunks - 1, shape.m * shape.n, partial_data, out.data<Sum>());
 }
 
 // Where every matrix of a's last batch dimension meets the same b, those matrices are stacked into
@@ -122,12 +124,14 @@ void CpuBackend::matmul(const Tensor& a, const Tensor& b, bool accumulate, const
     if (!accumulate) fill(out, 0);
     return;
   }
+  if (a.dtype() == DType::bf16 && !has_bf16_products())
+    return matmul(a.to(DType::f32), b.to(DType::f32), accumulate, out);
   Tensor left = a, right = b, result = out;
   while (fold_last_batch_dim(left, right, result)) {
   }
   if (!has_gemm_strides(left)) left = left.contiguous();
   if (!has_gemm_strides(right)) right = right.contiguous();
-  dispatch_real("matmul", out.dtype(), [&](auto tag) {
+  dispatch_operand("matmul", left.dtype(), [&](auto tag) {
     multiply<typename decltype(tag)::type>(left, right, accumulate, result);
   });
 }
