@@ -78,7 +78,8 @@ LossResult cross_entropy(const Variable& logits, const Tensor& labels, double no
 }
 
 LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
-                                const Tensor& labels, double normalizer) {
+                                const Tensor& labels, double normalizer,
+                                ProductPrecision precision) {
   constexpr std::string_view op = "linear_cross_entropy";
   if (weight.ndim() != 2 || hidden.ndim() == 0 || hidden.size(-1) != weight.size(1) ||
       hidden.numel() / std::max<std::int64_t>(hidden.size(-1), 1) != labels.numel()) {
@@ -90,14 +91,16 @@ LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
   const std::int64_t n_rows = labelled.labels.numel();
   const double count = divisor(normalizer, n_rows);
   const bool wants_grad = grad_enabled() && (hidden.requires_grad() || weight.requires_grad());
-  const Tensor& w = weight.data();
-  const Tensor rows = gather_rows(hidden.data().reshape({-1, w.size(1)}), labelled.positions);
+  const Tensor w = product_operand(weight.data(), precision);
+  const Tensor labelled_rows =
+      gather_rows(hidden.data().reshape({-1, w.size(1)}), labelled.positions);
+  const Tensor rows = product_operand(labelled_rows, precision);
 
   Tensor predictions = Tensor::empty({n_rows}, DType::i64, rows.device());
   Tensor grad_rows, grad_weight;
   if (wants_grad) {
-    grad_rows = Tensor::zeros(rows.shape(), rows.dtype(), rows.device());
-    grad_weight = w.zeros_like();
+    grad_rows = labelled_rows.zeros_like();
+    grad_weight = weight.data().zeros_like();
   }
   double loss_sum = 0;
   const std::int64_t chunk = std::max<std::int64_t>(max_chunk_logits / w.size(0), 16);
@@ -110,8 +113,9 @@ LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
     predictions.slice(0, begin, end).copy_from(result.predictions);
     if (!wants_grad) continue;
     Tensor grad_chunk = grad_rows.slice(0, begin, end);
-    matmul_add(grad_chunk, result.grad_logits, w);
-    matmul_add(grad_weight, result.grad_logits.transpose(0, 1), x);
+    const Tensor grad_logits = product_operand(result.grad_logits, precision);
+    matmul_add(grad_chunk, grad_logits, w);
+    matmul_add(grad_weight, grad_logits.transpose(0, 1), x);
   }
   if (wants_grad) {
     grad_rows.scale_(1 / count);
@@ -119,7 +123,7 @@ LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
   }
 
   Variable loss = record(
-      op, {hidden, weight}, scalar(loss_sum / count, rows),
+      op, {hidden, weight}, scalar(loss_sum / count, hidden.data()),
       [grad_rows, grad_weight, positions = labelled.positions, shape = hidden.shape()](
           const std::vector<Tensor>& grads, const NeedsGrad& needs) {
         std::vector<Tensor> result(2);

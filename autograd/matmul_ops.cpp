@@ -7,13 +7,15 @@ namespace {
 
 Tensor as_matrix(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-// Gradients of y[..., N] = x[..., K] weight[N, K]^T + bias[N].
+// Gradients of y[..., N] = x[..., K] weight[N, K]^T + bias[N]; x and weight are as they were
+// multiplied.
 std::vector<Tensor> linear_backward(const Tensor& x, const Tensor& weight, const Tensor& grad_y,
                                     const NeedsGrad& needs) {
   std::vector<Tensor> grads(3);
   const Tensor grad_rows = as_matrix(grad_y);
-  if (needs[0]) grads[0] = matmul(grad_rows, weight).reshape(x.shape());
-  if (needs[1]) grads[1] = matmul(grad_rows.transpose(0, 1), as_matrix(x));
+  const Tensor operand = needs[0] || needs[1] ? grad_rows.to(x.dtype()) : Tensor();
+  if (needs[0]) grads[0] = matmul(operand, weight).reshape(x.shape());
+  if (needs[1]) grads[1] = matmul(operand.transpose(0, 1), as_matrix(x));
   if (needs[2]) grads[2] = sum(grad_rows, {0});
   return grads;
 }
@@ -54,24 +56,28 @@ Variable matmul(const Variable& a, const Variable& b) {
                 });
 }
 
-Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
-  return record("linear", {x, weight, bias}, linear(x.data(), weight.data(), data_or_none(bias)),
-                [x = Saved("linear", x), weight = Saved("linear", weight)](
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
+                ProductPrecision precision) {
+  const Tensor left = product_operand(x.data(), precision),
+               right = product_operand(weight.data(), precision);
+  return record("linear", {x, weight, bias}, linear(left, right, data_or_none(bias)),
+                [x = Saved("linear", left), weight = Saved("linear", right)](
                     const std::vector<Tensor>& grads, const NeedsGrad& needs) {
                   return linear_backward(x.get(), weight.get(), grads[0], needs);
                 });
 }
 
 Variable linear_activation(const Variable& x, const Variable& weight, const Variable& bias,
-                           Activation activation) {
+                           Activation activation, ProductPrecision precision) {
   const Unary f{unary_of(activation)};
-  LinearActivation result =
-      linear_activation(x.data(), weight.data(), data_or_none(bias), activation);
+  const Tensor left = product_operand(x.data(), precision),
+               right = product_operand(weight.data(), precision);
+  LinearActivation result = linear_activation(left, right, data_or_none(bias), activation);
   constexpr std::string_view op = "linear_activation";
   Saved out(op, result.out);
   return record(op, {x, weight, bias}, std::move(result.out),
-                [f, x = Saved(op, x), weight = Saved(op, weight), pre = Saved(op, result.pre), out](
-                    const std::vector<Tensor>& grads, const NeedsGrad& needs) {
+                [f, x = Saved(op, left), weight = Saved(op, right), pre = Saved(op, result.pre),
+                 out](const std::vector<Tensor>& grads, const NeedsGrad& needs) {
                   const Tensor grad_pre = unary_backward(f, pre.get(), out.get(), grads[0]);
                   return linear_backward(x.get(), weight.get(), grad_pre, needs);
                 });

@@ -79,10 +79,14 @@ std::vector<Variable> split(const Variable& x, const std::vector<std::int64_t>& 
 // ---- matrix products (matmul_ops.cpp)
 Variable matmul(const Variable& a, const Variable& b);
 /// x[..., K] weight[N, K]^T + bias[N]; bias may be undefined.
-Variable linear(const Variable& x, const Variable& weight, const Variable& bias = {});
+/// `precision` is that of the operands, forward and backward: x, weight and the gradient; the bias
+/// and all sums stay f32.
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias = {},
+                ProductPrecision precision = ProductPrecision::full);
 /// activation(linear(x, weight, bias)), in one pass over the result.
 Variable linear_activation(const Variable& x, const Variable& weight, const Variable& bias,
-                           Activation activation);
+                           Activation activation,
+                           ProductPrecision precision = ProductPrecision::full);
 
 // ---- attention pieces (attention_ops.cpp)
 Variable masked_softmax(const Variable& scores, double scale, const AttentionMask& mask);
@@ -131,8 +135,10 @@ struct LossResult {
 /// the count of those labels when positive: a micro-batch divides by the count of its whole batch.
 LossResult cross_entropy(const Variable& logits, const Tensor& labels, double normalizer = 0);
 /// cross_entropy(hidden[..., D] weight[V, D]^T, labels[...]) without the logits of ignored
-/// positions, and in chunks of rows, so that no full [rows, V] matrix exists.
+/// positions, and in chunks of rows, so that no full [rows, V] matrix exists. `precision` as in
+/// linear(): of hidden, weight and the gradient of the logits.
 LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
-                                const Tensor& labels, double normalizer = 0);
+                                const Tensor& labels, double normalizer = 0,
+                                ProductPrecision precision = ProductPrecision::full);
 
 }  // namespace mobius

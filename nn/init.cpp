@@ -53,8 +53,13 @@ Tensor random_orthogonal(std::int64_t rows, std::int64_t cols, RngKey key, DType
 }
 
 Initializer::Initializer(std::uint64_t seed, double std, bool orthogonal, DType dtype,
-                         Device device)
-    : seed_(seed), std_(std), orthogonal_(orthogonal), dtype_(dtype), device_(device) {}
+                         Device device, ProductPrecision products)
+    : seed_(seed),
+      std_(std),
+      orthogonal_(orthogonal),
+      dtype_(dtype),
+      device_(device),
+      products_(products) {}
 
 Initializer Initializer::without_values() {
   Initializer blank(0, 1, false, DType::f32, {});

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/ops.h"
 #include "core/rng.h"
 #include "core/tensor.h"
 
@@ -15,7 +16,9 @@ namespace mobius {
 /// path, so adding one does not change the others. Matrices are N(0, std^2), or orthogonal.
 class Initializer {
  public:
-  Initializer(std::uint64_t seed, double std, bool orthogonal, DType dtype, Device device);
+  /// `products` is the precision of the layers' matrix products; parameters are of `dtype`.
+  Initializer(std::uint64_t seed, double std, bool orthogonal, DType dtype, Device device,
+              ProductPrecision products = ProductPrecision::full);
 
   /// Gives shapes without values, to find out whether a module can be built: every tensor is a view
   /// of one number, whatever its size.
@@ -41,6 +44,7 @@ class Initializer {
 
   DType dtype() const { return dtype_; }
   Device device() const { return device_; }
+  ProductPrecision products() const { return products_; }
 
  private:
   std::uint64_t seed_;
@@ -49,6 +53,7 @@ class Initializer {
   bool has_values_ = true;
   DType dtype_;
   Device device_;
+  ProductPrecision products_;
   std::string path_;
 };
 

@@ -9,7 +9,8 @@ void require_buildable(const ModelOptions& model, const AttentionOptions& attent
 
 LanguageModel::LanguageModel(const ModelOptions& model, const AttentionOptions& attention,
                              std::int64_t vocab_size, std::int64_t max_seq_len,
-                             std::uint64_t init_seed, DType dtype, Device device)
+                             std::uint64_t init_seed, DType dtype, Device device,
+                             ProductPrecision products)
     : vocab_size_(vocab_size),
       max_seq_len_(max_seq_len),
       dropout_(model.dropout, "embedding_dropout") {
@@ -18,7 +19,7 @@ LanguageModel::LanguageModel(const ModelOptions& model, const AttentionOptions& 
     throw ConfigError("language model: expected a vocabulary and a length, got sizes {} and {}",
                       vocab_size, max_seq_len);
   const Initializer init(init_seed, model.init_std, model.init == InitKind::orthogonal, dtype,
-                         device);
+                         device, products);
   embedding_ = make_child<Embedding>("embedding", init, vocab_size, model.d_model);
   if (model.positions == Positions::learned)
     positions_ = make_child<Embedding>("positions", init, max_seq_len, model.d_model);
@@ -26,7 +27,7 @@ LanguageModel::LanguageModel(const ModelOptions& model, const AttentionOptions& 
   final_norm_ = register_module("final_norm",
                                 make_norm(model.final_norm, init.at("final_norm"), model.d_model));
   head_ = model.tied_head
-              ? register_module("head", std::make_shared<Linear>(embedding_->weight()))
+              ? register_module("head", std::make_shared<Linear>(embedding_->weight(), products))
               : make_child<Linear>("head", init, model.d_model, vocab_size, /*bias=*/false);
 }
 
@@ -64,7 +65,8 @@ LossResult LanguageModel::loss(const Tensor& tokens, const Tensor& labels,
   if (labels.shape() != tokens.shape())
     throw ShapeError("language model: tokens {} and labels {} differ in shape",
                      to_string(tokens.shape()), to_string(labels.shape()));
-  return linear_cross_entropy(hidden(tokens, context), head_->weight(), labels, normalizer);
+  return linear_cross_entropy(hidden(tokens, context), head_->weight(), labels, normalizer,
+                              head_->products());
 }
 
 std::vector<std::shared_ptr<Attention>> LanguageModel::attentions() const {

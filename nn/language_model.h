@@ -25,10 +25,12 @@ struct ModelCache {
 class LanguageModel : public Module {
  public:
   /// vocab_size and max_seq_len come from the task; init_seed makes the initial values. Throws
-  /// ConfigError on options that do not fit together.
+  /// ConfigError on options that do not fit together. `products` is the precision of the products
+  /// of all its linear layers, the head's too.
   LanguageModel(const ModelOptions& model, const AttentionOptions& attention,
                 std::int64_t vocab_size, std::int64_t max_seq_len, std::uint64_t init_seed,
-                DType dtype = DType::f32, Device device = {});
+                DType dtype = DType::f32, Device device = {},
+                ProductPrecision products = ProductPrecision::full);
 
   /// tokens[B, N] (i32 or i64) -> hidden states [B, N, d_model], normalised, ready for the head.
   /// N may not exceed max_seq_len where positions are learned.

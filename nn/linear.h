@@ -19,19 +19,21 @@ class Linear : public Module {
   Linear(const Initializer& init, std::int64_t in, const std::vector<std::int64_t>& outs,
          bool bias);
   /// Without bias, over another module's matrix: both change together, and it is saved once.
-  explicit Linear(const Variable& tied_weight);
+  explicit Linear(const Variable& tied_weight, ProductPrecision products = ProductPrecision::full);
 
   /// x[..., in] -> [..., out].
-  Variable forward(const Variable& x) const { return linear(x, weight_, bias_); }
+  Variable forward(const Variable& x) const { return linear(x, weight_, bias_, products_); }
   /// activation(forward(x)), in one pass.
   Variable forward(const Variable& x, Activation activation) const {
-    return linear_activation(x, weight_, bias_, activation);
+    return linear_activation(x, weight_, bias_, activation, products_);
   }
   const Variable& weight() const { return weight_; }
+  ProductPrecision products() const { return products_; }
 
  private:
   Variable weight_;
   Variable bias_;  // undefined without bias
+  ProductPrecision products_;
 };
 
 /// A table weight [n, d], read by row.
