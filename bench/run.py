@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Runs every benchmark: the Google Benchmark suites, then one training step, then attention alone, of Mobius beside the
-same in PyTorch.
+"""Runs every benchmark: the Google Benchmark suites, then one training step on recall, one of a language model, then
+attention alone, of Mobius beside the same in PyTorch.
 
     python3 bench/run.py --build build                    # all of it (`make bench`)
-    python3 bench/run.py --only step --rounds 5           # the training step alone
+    python3 bench/run.py --only step --rounds 5           # the training step on recall alone
+    python3 bench/run.py --only lm                        # that of a language model, f32 and bf16
     python3 bench/run.py --only attention --rounds 1      # every kind of attention
     MOBIUS_PEER_PYTHON=/path/to/venv/bin/python3 make bench
 
@@ -28,8 +29,12 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+PARTS = ("suites", "step", "lm", "attention")
 SIZES = {"vocab": 8192, "d-model": 128, "layers": 2, "heads": 1, "seq-len": 256, "pairs": 16, "batch": 64}
 STEP_PEERS = [("--head", "all"), ("--head", "all", "--compile"), ("--head", "labelled"), ("--head", "labelled", "--compile")]
+LM_SIZES = {"vocab": 256, "d-model": 384, "layers": 6, "heads": 6, "seq-len": 256, "batch": 8}
+LM_PEERS = [(), ("--compile",), ("--attention", "explicit", "--compile")]
+PRECISIONS = ("f32", "bf16")
 ATTENTION_SIZES = {"batch": 4, "heads": 8, "head-dim": 64}
 KERNELS = ("softmax", "conformal", "conformal_none", "conformal_empirical", "w2", "w2_overlap", "linear", "performer",
            "sparse_local", "sparse_strided", "sparse_topk")
@@ -77,21 +82,32 @@ def peer_environment(jemalloc):
     return environment
 
 
-def run_contender(command, environment):
-    """The JSON object on the last line of the command's output, and `others`, the number of cores that other processes
-    used meanwhile; None, with a message, where it fails."""
+def run_process(command, environment, folder=None):
+    """(output, seconds, others) of a command, `others` being the number of cores that other processes used meanwhile; None,
+    with a message, where it fails."""
     def others_seconds():
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         return busy_seconds() - children.ru_utime - children.ru_stime
 
     others, begin = others_seconds(), time.monotonic()
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    others = (others_seconds() - others) / (time.monotonic() - begin)
+    done = subprocess.run(command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    seconds = time.monotonic() - begin
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         print(f"failed ({done.returncode}): {' '.join(map(str, command))}: {last}", file=sys.stderr)
         return None
-    return {**json.loads(done.stdout.strip().splitlines()[-1]), "others": round(others, 2)}
+    return done.stdout, seconds, round((others_seconds() - others) / seconds, 2)
+
+
+def disturbance(others):
+    """A remark where other processes used more than a fifth of a core."""
+    return f"  (others used {others} cores)" if others > 0.2 else ""
+
+
+def run_contender(command, environment):
+    """The JSON object on the last line of the command's output, and `others` as above; None where it fails."""
+    done = run_process(command, environment)
+    return done and {**json.loads(done[0].strip().splitlines()[-1]), "others": done[2]}
 
 
 def torch_version(python):
@@ -149,9 +165,8 @@ def measure(args, runs, key_of):
                 continue
             key = key_of(result)
             results.setdefault(key, []).append(result)
-            disturbed = f"  (others used {result['others']} cores)" if result["others"] > 0.2 else ""
             label = key if isinstance(key, str) else " ".join(map(str, key))
-            print(f"round {number + 1}/{args.rounds}  {label}: {result['ms']:.1f} ms{disturbed}", flush=True)
+            print(f"round {number + 1}/{args.rounds}  {label}: {result['ms']:.1f} ms{disturbance(result['others'])}", flush=True)
     return results, not failed
 
 
@@ -161,17 +176,28 @@ def summary(runs):
             max(r["peak_mb"] - r.get("base_mb", 0) for r in runs))
 
 
-def print_step_table(results):
-    """One row a contender; the ratios say how many times Mobius's time and memory the contender needs."""
+def matmul_peak(results):
+    """GFLOP/s of the fastest large matrix product of all of Mobius's processes; says it. 0 where none measured one."""
+    peak = max((r["matmul_gflop_s"] for runs in results.values() for r in runs if "matmul_gflop_s" in r), default=0)
+    if peak:
+        print(f"\nf32 peak, by a product of 2048 x 2048 matrices: {peak:.0f} GFLOP/s")
+    return peak
+
+
+def print_step_table(results, gflop=0, peak=0):
+    """One row a contender; the ratios say how many times Mobius's time and memory the contender needs. `gflop` is of a
+    step; its share of `peak` is that of the median step."""
     rows = {name: summary(runs) for name, runs in results.items()}
     ours = rows.get("Mobius")
     width = max((len(name) for name in rows), default=0)
     print(f"\n{'':{width}}  {'median ms':>10}  {'best ms':>8}  {'peak MiB':>8}" +
-          ("  x median   x best  x memory" if ours else ""))
+          ("  x median   x best  x memory" if ours else "") + ("   GFLOP/s  of peak" if peak else ""))
     for name, row in rows.items():
         line = f"{name:{width}}  {row[0]:10.1f}  {row[1]:8.1f}  {row[2]:8.0f}"
         if ours:
             line += "  " + "  ".join(f"{theirs / mine:8.2f}" for theirs, mine in zip(row, ours))
+        if peak:
+            line += f"  {gflop / row[0] * 1e3:8.0f}  {gflop / row[0] * 1e5 / peak:6.1f}%"
         print(line)
 
 
@@ -188,6 +214,30 @@ def run_step(args):
     return good, results
 
 
+def print_lm_tables(results):
+    """A table for each precision. The work is the same in both, and so is the peak: that of f32."""
+    peak = matmul_peak(results)
+    gflop = max((r["gflop"] for runs in results.values() for r in runs if "gflop" in r), default=0)
+    for precision in PRECISIONS:
+        rows = {name: runs for (of, name), runs in results.items() if of == precision}
+        if rows:
+            print(f"\n{precision}:", end="")
+            print_step_table(rows, gflop, peak)
+
+
+def run_lm(args):
+    """The training step of a language model, of every contender; False where one fails, and the results."""
+    print("== one training step of a language model: " +
+          ", ".join(f"{key} {value}" for key, value in LM_SIZES.items()) + f", {cores()} threads")
+    ours = [[*options_of(LM_SIZES), "--precision", precision] for precision in PRECISIONS]
+    peers = [[*options, *peer] for options in ours for peer in LM_PEERS]
+    runs = contenders(args.build, "lm_step", ours, peers)
+    results, good = measure(args, runs, lambda result: (result["precision"], result["name"]))
+    if results:
+        print_lm_tables(results)
+    return good, {" ".join(key): runs for key, runs in results.items()}
+
+
 def attention_runs(args):
     """The contenders of every length, the shortest first."""
     for n in args.lengths:
@@ -201,10 +251,8 @@ def attention_runs(args):
 
 def print_attention_table(results):
     """For each length and kernel, Mobius's row, and below it those of PyTorch, with how many times Mobius's time and memory
-    they need. Memory is counted over what the process held before its inputs were made, its libraries. Shares are of the fastest large matrix product of all of Mobius's processes."""
-    peak = max((r["matmul_gflop_s"] for runs in results.values() for r in runs if "matmul_gflop_s" in r), default=0)
-    if peak:
-        print(f"\nf32 peak, by a product of 2048 x 2048 matrices: {peak:.0f} GFLOP/s")
+    they need. Memory is counted over what the process held before its inputs were made, its libraries."""
+    peak = matmul_peak(results)
     print(f"\n{'':>5}  {'':20}  {'median ms':>9}  {'best ms':>8}  {'+ MiB':>8}  {'of peak':>7}  {'/ softmax':>9}"
           f"  {'x median':>8}  {'x best':>7}  {'x memory':>8}")
     for n, kernel in dict.fromkeys((n, kernel) for n, kernel, _ in results):
@@ -250,11 +298,11 @@ def run_suites(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build", help="the build folder")
-    parser.add_argument("--only", choices=("suites", "step", "attention"), help="leave the other parts out")
+    parser.add_argument("--only", choices=PARTS, help="leave the other parts out")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--wait-s", type=float, default=30.0)
     parser.add_argument("--json", help="also write every result to this file")
-    step = parser.add_argument_group("sizes of the training step")
+    step = parser.add_argument_group("sizes of the training step on recall")
     for key, value in SIZES.items():
         step.add_argument(f"--{key}", type=int, default=value)
     attention = parser.add_argument_group("attention")
@@ -262,11 +310,11 @@ def main():
     attention.add_argument("--kernels", nargs="+", default=KERNELS, choices=KERNELS, metavar="KIND",
                            help=f"of {', '.join(KERNELS)}; all unless given")
     args = parser.parse_args()
-    parts = [part for part in ("suites", "step", "attention") if args.only in (None, part)]
+    parts = [part for part in PARTS if args.only in (None, part)]
     good, results = True, {}
     if "suites" in parts:
         good &= run_suites(args)
-    for part, run in (("step", run_step), ("attention", run_attention)):
+    for part, run in (("step", run_step), ("lm", run_lm), ("attention", run_attention)):
         if part in parts:
             fine, results[part] = run(args)
             good &= fine
