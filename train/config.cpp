@@ -86,6 +86,9 @@ void TrainOptions::describe(Schema& schema) {
       .field("accumulation_steps", accumulation_steps,
              "micro-batches a step is computed in, one after another, to save memory")
       .positive();
+  schema.choice(
+      "precision", precision, {{"f32", ProductPrecision::full}, {"bf16", ProductPrecision::bf16}},
+      "of the factors of the linear layers' products; weights, sums and all else are f32");
   schema.field("seed", seed, "of the data, the initial values and dropout").non_negative();
   schema.field("clip_grad_norm", clip_grad_norm, "largest global gradient norm; null: no clipping")
       .positive();

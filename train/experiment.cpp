@@ -9,7 +9,8 @@ Experiment build_experiment(const Config& config, Shard optimizer_shard,
                               : config.task->build(config.train.seed);
   experiment.model = std::make_shared<LanguageModel>(
       config.model, *config.attention, experiment.task->vocab_size(),
-      experiment.task->max_seq_len(), config.train.seed);
+      experiment.task->max_seq_len(), config.train.seed, DType::f32, Device{},
+      config.train.precision);
   experiment.optimizer =
       config.optimizer->build(trained_parameters(*experiment.model), optimizer_shard);
   return experiment;

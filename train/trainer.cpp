@@ -207,6 +207,11 @@ void Trainer::announce() const {
                             config_.output.dir, config_.attention.name, config_.task.name,
                             format_count(static_cast<double>(experiment_.model->parameter_count())),
                             ranks, num_threads(), num_threads() == 1 ? "" : "s"));
+  if (config_.train.precision == ProductPrecision::bf16 && !backend_for({}).has_bf16_products()) {
+    progress_.say(
+        "precision bf16: this processor has no products of bf16; they are computed in f32 from "
+        "rounded factors, which is right, but no faster than f32");
+  }
 }
 
 RunSummary Trainer::run(const StopSignal& stop) {
