@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct Arguments {
   std::int64_t vocab = 256, d_model = 384, layers = 6, heads = 6, seq_len = 256, batch = 8;
   std::int64_t warmup = 3, steps = 10;
   std::string attention = "softmax";
+  ProductPrecision precision = ProductPrecision::full;
 };
 
 Arguments parse(int argc, char** argv) {
@@ -35,6 +37,10 @@ Arguments parse(int argc, char** argv) {
   app.add_option("--warmup", a.warmup, "untimed steps");
   app.add_option("--steps", a.steps, "timed steps");
   app.add_option("--attention", a.attention, "attention.kind");
+  const std::map<std::string, ProductPrecision> precisions = {{"f32", ProductPrecision::full},
+                                                              {"bf16", ProductPrecision::bf16}};
+  app.add_option("--precision", a.precision, "train.precision: f32 (default) or bf16")
+      ->transform(CLI::CheckedTransformer(precisions));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -90,7 +96,7 @@ int main(int argc, char** argv) {
   const Arguments a = parse(argc, argv);
   const auto attentions = builtin_attentions();
   LanguageModel model(model_options(a), *attentions.choose(a.attention), a.vocab, a.seq_len,
-                      /*init_seed=*/1);
+                      /*init_seed=*/1, DType::f32, Device{}, a.precision);
   const std::vector<double> ms = time_steps(
       model, [&](std::int64_t step) { return random_tokens(a, step); }, a.warmup, a.steps);
   const double memory = peak_mb();  // before the large product
