@@ -5,56 +5,16 @@
 #include <functional>
 
 #include "core/ops.h"
-#include "tests/core/kernel_testing.h"
+#include "tests/core/product_testing.h"
 
 namespace mobius {
 namespace {
 
 using testing::cpu;
+using testing::expect_product;
 using testing::expect_same_for_every_thread_count;
+using testing::matrix_views;
 using testing::random_tensor;
-
-struct Bounded {
-  long double value;
-  long double magnitude;  // the sum of the absolute values of the terms
-};
-
-// a[..., M, K] b[..., K, N], a and b with the batch shape of the result.
-template <class T>
-std::vector<Bounded> plain_matmul(const Tensor& a, const Tensor& b) {
-  const std::int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
-  const std::int64_t batch = m * k > 0 ? a.numel() / (m * k) : 0;
-  const std::vector<T> left = a.to_vector<T>(), right = b.to_vector<T>();
-  std::vector<Bounded> out;
-  for (std::int64_t i = 0; i < batch * m * n; ++i) {
-    const std::int64_t matrix = i / (m * n), row = i / n % m, col = i % n;
-    const T* from_left = left.data() + (matrix * m + row) * k;
-    const T* from_right = right.data() + matrix * k * n + col;
-    Bounded sum{0, 0};
-    for (std::int64_t p = 0; p < k; ++p) {
-      const long double term = static_cast<long double>(from_left[p]) * from_right[p * n];
-      sum.value += term;
-      sum.magnitude += std::abs(term);
-    }
-    out.push_back(sum);
-  }
-  return out;
-}
-
-// Rounding of k additions in any order: at most k / 2 units of the sum of magnitudes, far less for
-// random signs.
-template <class T>
-void expect_product(const Tensor& a, const Tensor& b, const Tensor& got, double already = 0) {
-  const std::vector<Bounded> want = plain_matmul<T>(a, b);
-  const std::vector<T> values = got.to_vector<T>();
-  ASSERT_EQ(values.size(), want.size());
-  const double ulps = 2 + 0.5 * std::sqrt(static_cast<double>(a.size(-1)));
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    ASSERT_TRUE(testing::near(values[i], want[i].value + already, ulps,
-                              want[i].magnitude + std::abs(already)))
-        << to_string(a.shape()) << " x " << to_string(b.shape()) << " at " << i;
-  }
-}
 
 template <class T>
 class Matmul : public ::testing::Test {};
@@ -90,19 +50,9 @@ TYPED_TEST(Matmul, LongK) {
 TYPED_TEST(Matmul, EveryStridePattern) {
   using T = TypeParam;
   const std::int64_t m = 9, n = 18, k = 21;
-  using Views = std::vector<Tensor>;
-  const auto views = [](std::int64_t rows, std::int64_t cols, std::uint64_t seed) {
-    const Tensor wide = random_tensor<T>({rows + 3, cols + 5}, seed);
-    const Tensor tall = random_tensor<T>({cols + 5, rows + 3}, seed + 1);
-    const Tensor sparse = random_tensor<T>({rows, cols, 3}, seed + 2);
-    return Views{wide.slice(0, 1, rows + 1).slice(1, 3, cols + 3),
-                 tall.slice(0, 2, cols + 2).slice(1, 1, rows + 1).transpose(0, 1),
-                 sparse.slice(2, 1, 2).squeeze(2),
-                 random_tensor<T>({rows, 1}, seed + 3).expand({rows, cols}),
-                 random_tensor<T>({1, cols}, seed + 4).expand({rows, cols})};
-  };
-  for (const Tensor& a : views(m, k, 10))
-    for (const Tensor& b : views(k, n, 20)) expect_product<T>(a, b, matmul(a, b));
+  const DType type = dtype_of<T>();
+  for (const Tensor& a : matrix_views(m, k, 10, type))
+    for (const Tensor& b : matrix_views(k, n, 20, type)) expect_product<T>(a, b, matmul(a, b));
 }
 
 TYPED_TEST(Matmul, BatchesBroadcastAndFold) {
