@@ -4,11 +4,11 @@
     git clone https://github.com/karpathy/nanoGPT
     MOBIUS_PEER_PYTHON=venv/bin/python3 python3 bench/shakespeare.py --nanogpt nanoGPT --text tinyshakespeare.txt
 
-Needs PyTorch, numpy and requests (which nanoGPT's data preparation imports). Both train 2000 iterations of 12 windows of
-64 characters in f32, each in a fresh process at the settings of run.py. Total is the wall time of the process: reading the
-text or its tokens, training, evaluating on the way, saving. nanoGPT evaluates on 480 windows nine times, Mobius on all 1742
-of the validation text three times, so a little more. ms a step is the median, without evaluation. The validation loss is
-that of the end: over all windows for Mobius; for nanoGPT by its own estimate over 2400 random ones, in a run of its own.
+Needs PyTorch, numpy and requests (which nanoGPT's data preparation imports). All train 2000 iterations of 12 windows of 64
+characters, nanoGPT in f32, each in a fresh process at the settings of run.py. Total is the wall time of the process: reading
+the text or its tokens, training, evaluating on the way, saving. nanoGPT evaluates on 480 windows nine times, Mobius on all
+1742 of the validation text three times, which is a little more. ms a step is the median, without evaluation. The validation
+loss is that of the end: over all windows for Mobius; for nanoGPT by its own estimate over 2400 random ones, afterwards.
 """
 import argparse
 import json
@@ -82,6 +82,7 @@ def main():
         out = pathlib.Path(scratch)
         contenders = {
             "Mobius": lambda: mobius(args.mobius, text, out / "f32", []),
+            "Mobius, bf16": lambda: mobius(args.mobius, text, out / "bf16", ["train.precision=bf16"]),
             "nanoGPT": lambda: nanogpt(python, args.nanogpt, out / "eager", False),
             "nanoGPT, compiled": lambda: nanogpt(python, args.nanogpt, out / "compiled", True)}
         print(f"{'':18}  {'val loss':>8}  {'ms a step':>9}  {'total s':>8}  {'x step':>7}  {'x total':>7}")
