@@ -254,6 +254,7 @@ Json run_json(const Comparison& comparison, const ComparedRun& run) {
   object["tokens_per_s"] = summary.tokens_per_s;
   object["peak_bytes"] = summary.peak_bytes;
   object["threads"] = summary.threads;
+  object["ranks"] = summary.ranks;
   return object;
 }
 

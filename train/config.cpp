@@ -45,6 +45,13 @@ std::map<std::string, std::string> flatten(Config& config) {
   return values;
 }
 
+void require_all_up_to(std::int64_t count, const std::vector<std::int64_t>& numbers,
+                       std::string_view name) {
+  for (const std::int64_t number : numbers) {
+    if (number > count) throw ConfigError("expected at most {} = {}, got {}", name, count, number);
+  }
+}
+
 // What only shows when sections meet.
 void describe_checks(Schema& schema, const Config& config) {
   schema.check("task", [&config] { config.task->check(config.train.seed); });
@@ -59,6 +66,12 @@ void describe_checks(Schema& schema, const Config& config) {
     if (config.train.early_stop.threshold && config.eval.every == 0) {
       throw ConfigError("needs evaluations during training, but eval.every is 0");
     }
+  });
+  schema.check("eval.map_layers", [&config] {
+    require_all_up_to(config.model.n_layers, config.eval.map_layers, "model.n_layers");
+  });
+  schema.check("eval.map_heads", [&config] {
+    require_all_up_to(config.model.n_heads, config.eval.map_heads, "model.n_heads");
   });
 }
 
@@ -126,20 +139,27 @@ void EvalOptions::describe(Schema& schema) {
       "diagnostics", diagnostics,
       "write entropy of the weights, alpha and tau of every head, on the first test batch");
   schema.field("attention_maps", attention_maps,
-               "when the run ends, write the weights of every head on the first test sequence, for "
+               "when the run ends, write the weights of heads on the first test sequence, for "
                "reports");
+  schema.field("map_layers", map_layers, "layers whose weights are written, from 1; empty: all")
+      .positive();
+  schema.field("map_heads", map_heads, "heads of these layers, from 1; empty: all").positive();
+  for (const auto& [key, chosen] :
+       {std::pair("map_layers", &map_layers), std::pair("map_heads", &map_heads)}) {
+    schema.check(key, [this, chosen = chosen] {
+      if (!attention_maps && !chosen->empty()) {
+        throw ConfigError("has no effect: attention_maps is false");
+      }
+    });
+  }
 }
 
 void CheckpointOptions::describe(Schema& schema) {
   schema.field("every", every, "steps between checkpoints; 0: at the end alone").non_negative();
   schema.field("keep_last", keep_last, "how many of them to keep").positive();
   schema.field("keep_best", keep_best, "keep the best evaluated state too, as best.h5");
-  describe_metric(schema, metric, "test metric that says which state is best");
-  schema.check("metric", [this] {
-    if (!keep_best && metric != CheckpointOptions().metric) {
-      throw ConfigError("has no effect: keep_best is false");
-    }
-  });
+  describe_metric(schema, metric,
+                  "test metric that says which state is best, and which run of a comparison");
 }
 
 void OutputOptions::describe(Schema& schema) {

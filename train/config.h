@@ -65,6 +65,8 @@ struct EvalOptions {
   std::int64_t every = 100;     ///< steps; 0: at the end alone
   bool diagnostics = false;     ///< write what each attention head says about itself
   bool attention_maps = false;  ///< write the weights on one test sequence when the run ends
+  std::vector<std::int64_t> map_layers{};  ///< of these, counted from 1; empty: of all
+  std::vector<std::int64_t> map_heads{};   ///< in each of them
 
   void describe(Schema& schema);
 };

@@ -21,6 +21,15 @@ constexpr std::string_view temporary_suffix = ".tmp";
   throw Error("{}: cannot {}: {}", path.string(), action, std::generic_category().message(error));
 }
 
+void write_all(int descriptor, std::span<const char> content, const fs::path& path) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(descriptor, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail(path, "write", errno);
+    content = content.subspan(static_cast<std::size_t>(written));
+  }
+}
+
 // An open file or folder, closed at the end of its scope.
 class Descriptor {
  public:
@@ -32,14 +41,7 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
 
-  void write(std::span<const char> content) {
-    while (!content.empty()) {
-      const ssize_t written = ::write(value_, content.data(), content.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail(path_, "write", errno);
-      content = content.subspan(static_cast<std::size_t>(written));
-    }
-  }
+  void write(std::span<const char> content) { write_all(value_, content, path_); }
 
   // Some file systems cannot sync a folder (EINVAL); they order its changes themselves.
   void sync() {
@@ -81,6 +83,16 @@ void write_whole_file(const fs::path& path, std::string_view text) {
   file.write(text);
   file.commit();
 }
+
+AppendedFile::AppendedFile(fs::path path)
+    : path_(std::move(path)),
+      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+  if (descriptor_ < 0) fail(path_, "open", errno);
+}
+
+AppendedFile::~AppendedFile() { ::close(descriptor_); }
+
+void AppendedFile::write(std::string_view text) { write_all(descriptor_, text, path_); }
 
 std::string read_whole_file(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

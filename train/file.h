@@ -31,6 +31,23 @@ class PendingFile {
   std::filesystem::path temporary_;
 };
 
+/// A file that grows at its end, by what write() is given: it is there for others to read at once.
+class AppendedFile {
+ public:
+  /// Makes the file where there is none. Throws Error.
+  explicit AppendedFile(std::filesystem::path path);
+  ~AppendedFile();
+  AppendedFile(const AppendedFile&) = delete;
+  AppendedFile& operator=(const AppendedFile&) = delete;
+
+  /// Throws Error; a part of the text may then have been written.
+  void write(std::string_view text);
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_;
+};
+
 /// Replaces the file at `path`, or makes it, as PendingFile does. Throws Error.
 void write_whole_file(const std::filesystem::path& path, std::string_view text);
 /// Throws Error where the file cannot be read.

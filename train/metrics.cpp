@@ -3,9 +3,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "train/file.h"
-
 namespace mobius {
 
 namespace fs = std::filesystem;
@@ -136,17 +133,13 @@ std::vector<std::pair<std::string, double>> scalars_of(const MetricsLine& line) 
   return scalars;
 }
 
-MetricsLog::MetricsLog(const fs::path& path, std::int64_t step, std::int64_t tested_step)
-    : path_(path) {
+MetricsLog::MetricsLog(const fs::path& path, std::int64_t step, std::int64_t tested_step) {
   const std::string before = step > 0 && fs::exists(path) ? read_whole_file(path) : "";
   write_whole_file(path, kept_lines(before, step, tested_step));
-  file_.open(path, std::ios::binary | std::ios::app);
+  file_ = std::make_unique<AppendedFile>(path);
 }
 
-void MetricsLog::write(const MetricsLine& line) {
-  file_ << to_json(line).dump() + "\n" << std::flush;
-  if (!file_) throw Error("{}: cannot be written", path_.string());
-}
+void MetricsLog::write(const MetricsLine& line) { file_->write(to_json(line).dump() + "\n"); }
 
 void write_summary(const fs::path& path, const RunSummary& summary) {
   Json object = {{"status", summary.status}, {"step", summary.step}};
@@ -165,6 +158,7 @@ void write_summary(const fs::path& path, const RunSummary& summary) {
   object["tokens_per_s"] = summary.tokens_per_s;
   object["peak_bytes"] = summary.peak_bytes;
   object["threads"] = summary.threads;
+  object["ranks"] = summary.ranks;
   write_whole_file(path, object.dump(2) + "\n");
 }
 
@@ -194,6 +188,7 @@ std::optional<RunSummary> read_summary(const fs::path& path) {
     object.at("tokens_per_s").get_to(summary.tokens_per_s);
     object.at("peak_bytes").get_to(summary.peak_bytes);
     object.at("threads").get_to(summary.threads);
+    summary.ranks = object.value("ranks", 1);
     return summary;
   } catch (const Json::exception&) {
     return std::nullopt;

@@ -3,13 +3,14 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "nn/attention/attention.h"
+#include "train/file.h"
 #include "train/language.h"
 #include "train/score.h"
 
@@ -46,8 +47,7 @@ class MetricsLog {
   void write(const MetricsLine& line);
 
  private:
-  std::filesystem::path path_;
-  std::ofstream file_;
+  std::unique_ptr<AppendedFile> file_;
 };
 
 /// How a run ended: after max_steps, by early stop, on a signal, or because a number was not
@@ -70,7 +70,8 @@ struct RunSummary {
   double step_ms = 0;        ///< mean time of a step
   double tokens_per_s = 0;
   std::uint64_t peak_bytes = 0;  ///< of tensors, since the program started
-  int threads = 0;
+  int threads = 0;               ///< of each rank
+  int ranks = 1;
 
   bool is_complete() const {
     return status == RunStatus::finished || status == RunStatus::early_stop;

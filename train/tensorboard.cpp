@@ -145,20 +145,19 @@ std::uint32_t masked_crc32c(std::string_view bytes) {
   return std::rotr(crc32c(bytes), 15) + 0xa282ead8U;
 }
 
-EventLog::EventLog(const fs::path& folder, std::int64_t step, std::int64_t tested_step)
-    : path_(folder / file_name) {
+EventLog::EventLog(const fs::path& folder, std::int64_t step, std::int64_t tested_step) {
+  const fs::path path = folder / file_name;
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw Error("{}: cannot be made: {}", folder.string(), error.message());
-  const std::string before = step > 0 && fs::exists(path_) ? read_whole_file(path_) : "";
+  const std::string before = step > 0 && fs::exists(path) ? read_whole_file(path) : "";
   const std::string kept = kept_records(before, step, tested_step);
-  write_whole_file(path_, kept.empty() ? record(first_event()) : kept);
-  file_.open(path_, std::ios::binary | std::ios::app);
+  write_whole_file(path, kept.empty() ? record(first_event()) : kept);
+  file_ = std::make_unique<AppendedFile>(path);
 }
 
 void EventLog::write(std::int64_t step, const Scalars& scalars) {
-  file_ << record(event_of(step, scalars)) << std::flush;
-  if (!file_) throw Error("{}: cannot be written", path_.string());
+  file_->write(record(event_of(step, scalars)));
 }
 
 }  // namespace mobius

@@ -6,11 +6,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "train/file.h"
 
 namespace mobius {
 
@@ -34,8 +36,7 @@ class EventLog {
   void write(std::int64_t step, const Scalars& scalars);
 
  private:
-  std::filesystem::path path_;
-  std::ofstream file_;
+  std::unique_ptr<AppendedFile> file_;
 };
 
 }  // namespace mobius

@@ -411,8 +411,9 @@ void Trainer::save_step() {
 
 void Trainer::write_maps() const {
   if (!config_.eval.attention_maps || !communicator_.is_root()) return;
+  const ChosenHeads chosen = {config_.eval.map_layers, config_.eval.map_heads};
   write_whole_file(folder_.attention_maps(),
-                   attention_maps_json(*experiment_.model, *experiment_.task));
+                   attention_maps_json(*experiment_.model, *experiment_.task, chosen));
 }
 
 void Trainer::write_result(const RunSummary& summary) const {
@@ -457,6 +458,7 @@ RunSummary Trainer::summarize(RunStatus status) const {
   summary.tokens_per_s = per_second(record_.tokens, record_.train_seconds);
   summary.peak_bytes = allocator_for({}).stats().peak;
   summary.threads = num_threads();
+  summary.ranks = communicator_.size();
   return summary;
 }
 

@@ -12,6 +12,7 @@ namespace mobius {
 namespace {
 
 using Json = nlohmann::json;
+using testing::HasSubstr;
 
 Json maps_of(const std::vector<std::string>& settings) {
   const Registries known;
@@ -45,6 +46,32 @@ TEST(AttentionMaps, AreTheCausalWeightsOfEveryHead) {
       }
     }
   }
+}
+
+TEST(AttentionMaps, AreOfTheChosenHeads) {
+  const TemporaryFolder folder;
+  const Registries known;
+  train_in(folder / "run", known,
+           {"model.n_layers=3", "eval.attention_maps=true", "eval.map_layers=[3, 1]",
+            "eval.map_heads=[2]"});
+  const Json layers = Json::parse(read_text(folder / "run/attention_maps.json")).at("layers");
+  ASSERT_EQ(layers.size(), 3u);
+  EXPECT_TRUE(layers[1].empty());
+  for (const std::size_t layer : {0u, 2u}) {
+    ASSERT_EQ(layers[layer].size(), 2u);
+    EXPECT_TRUE(layers[layer][0].is_null());
+    EXPECT_EQ(layers[layer][1].size(), 16u);
+  }
+}
+
+TEST(AttentionMaps, OfHeadsThatThereAreNotAreRefused) {
+  const auto refusal_of = [](const std::string& setting) {
+    return error_of([&] { maps_of({"eval.attention_maps=true", setting}); });
+  };
+  EXPECT_THAT(refusal_of("eval.map_layers=[1, 2]"),
+              HasSubstr("eval.map_layers: expected at most model.n_layers = 1, got 2"));
+  EXPECT_THAT(refusal_of("eval.map_heads=[3]"), HasSubstr("model.n_heads = 2, got 3"));
+  EXPECT_THAT(refusal_of("eval.map_heads=[0]"), HasSubstr("eval.map_heads: must be > 0, got 0"));
 }
 
 TEST(AttentionMaps, OfLongSequencesShowTheBeginning) {

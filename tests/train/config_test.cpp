@@ -146,8 +146,8 @@ TEST_F(ConfigTest, RefusesAttentionThatDoesNotGoWithTheModel) {
 TEST_F(ConfigTest, RefusesOptionsWithoutEffect) {
   EXPECT_THAT(error_with({"schedule.kind=constant", "schedule.min_lr_ratio=0.1"}),
               HasSubstr("schedule.min_lr_ratio: has no effect"));
-  EXPECT_THAT(error_with({"checkpoint.keep_best=false", "checkpoint.metric=accuracy"}),
-              HasSubstr("checkpoint.metric: has no effect"));
+  EXPECT_THAT(error_with({"eval.map_layers=[1]"}),
+              HasSubstr("eval.map_layers: has no effect: attention_maps is false"));
   EXPECT_THAT(error_with({"train.early_stop.threshold=0.9", "eval.every=0"}),
               HasSubstr("eval.every is 0"));
   EXPECT_THAT(error_with({"optimizer.name=sgd", "optimizer.momentum=0", "optimizer.nesterov=true"}),

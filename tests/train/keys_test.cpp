@@ -59,7 +59,8 @@ const std::vector<Base> kBases = {
     {"sparse, strided",
      {"attention={kind: sparse, pattern: strided, window: 2, stride: 5, n_global: 1}"}},
     {"sparse, topk", {"attention={kind: sparse, pattern: topk, topk: 3}"}},
-    {"w2", {"attention.kind=w2"}},
+    {"w2, maps of its heads",
+     {"attention.kind=w2", "model.n_layers=2", "eval.attention_maps=true"}},
     {"w2_overlap", {"attention.kind=w2_overlap"}},
     {"text", {"task={name: lm, text: text.txt, seq_len: 8, n_test: 4}"}},
     {"text, by pieces",
@@ -127,6 +128,8 @@ std::string behaviour(const std::vector<std::string>& settings, const Registries
       }
     } else if (entry.path().filename() == "summary.json") {
       content += without_timing(Json::parse(read_text(entry.path()))).dump() + "\n";
+    } else if (entry.path().filename() == "attention_maps.json") {
+      content += read_text(entry.path());
     }
   }
   for (const std::string& name : files) content += name + "\n";
@@ -176,6 +179,7 @@ std::vector<std::string> others(const OptionField& field) {
       text += fmt::format("{}{}", text.empty() ? "[" : ", ", element / 2);
     return {text + "]"};
   }
+  if (std::holds_alternative<std::vector<std::int64_t>>(value)) return {"[1]"};
   if (std::holds_alternative<std::string>(value))
     return {"elsewhere", "elsewhere.bin", "elsewhere.model"};
   return {"0.5", "1", "2"};  // null now

@@ -145,6 +145,8 @@ TEST(Summary, ReadsBackWhatWasWritten) {
   summary.steps_to_99 = 20;
   summary.parameters = 1234;
   summary.step_ms = 1.5;
+  summary.threads = 2;
+  summary.ranks = 4;
   write_summary(folder / "summary.json", summary);
   const RunSummary read = read_summary(folder / "summary.json").value();
   EXPECT_TRUE(read.is_complete());
@@ -157,6 +159,8 @@ TEST(Summary, ReadsBackWhatWasWritten) {
   EXPECT_EQ(read.best_step, 30);
   EXPECT_EQ(read.best_value, 0.1);
   EXPECT_EQ(read.steps_to_99, 20);
+  EXPECT_EQ(read.threads, 2);
+  EXPECT_EQ(read.ranks, 4);
   EXPECT_FALSE(read.loss_floor.has_value());
   EXPECT_EQ(read.parameters, 1234);
   EXPECT_EQ(read.step_ms, 1.5);

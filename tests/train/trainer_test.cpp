@@ -158,6 +158,14 @@ TEST_F(TrainerTest, KeepsTheBestByItsMetric) {
   EXPECT_EQ(read_checkpoint_header(folder_ / "run" / "checkpoints" / "best.h5").step, best_step);
   train("none", {"checkpoint.keep_best=false", "checkpoint.every=0"});
   EXPECT_EQ(checkpoints("none"), (std::vector<std::string>{"step-00000006.h5"}));
+  // The metric then still says which state was best, and which run of a comparison is.
+  const RunSummary summary = train(
+      "accuracy", {"eval.every=1", "checkpoint.keep_best=false", "checkpoint.metric=accuracy"});
+  double accuracy = 0;
+  for (const Json& line : metrics("accuracy", "test")) {
+    accuracy = std::max(accuracy, line.at("accuracy").get<double>());
+  }
+  EXPECT_EQ(summary.best_value, accuracy);
 }
 
 TEST_F(TrainerTest, StopsWhereTheLossIsNotFinite) {

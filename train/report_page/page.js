@@ -313,6 +313,7 @@ function show_maps() {
     const grid = element("div", null, figure);
     grid.className = "maps";
     run.attention_maps.layers.forEach((heads, layer) => heads.forEach((weights, head) => {
+      if (!weights) return;  // not chosen
       const cell = element("div", null, grid);
       element("div", `layer ${layer + 1}, head ${head + 1}`, cell);
       const holder = element("div", null, cell);
