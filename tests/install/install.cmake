@@ -23,7 +23,8 @@ foreach(name cosine softmax)
     endif()
   endforeach()
 endforeach()
-run(build/own_attention eval runs/cosine/checkpoints/step-00000004.h5)
+run(build/own_attention train runs/cosine/config.yaml train.max_steps=6 train.precision=bf16 --resume auto)
+run(build/own_attention eval runs/cosine/checkpoints/step-00000006.h5)
 execute_process(
   COMMAND build/own_attention config show own_attention/reverse.yaml attention.kind=cosin
   WORKING_DIRECTORY ${WORK} RESULT_VARIABLE code ERROR_VARIABLE error)
