@@ -14,6 +14,12 @@ namespace {
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t unit) { return ceil_div(a, unit) * unit; }
 
+// The side of as few equal tiles as are no longer than `longest`: 768 rows are two tiles of 384, not
+// 512 and 256, which keep one of two threads waiting.
+std::int64_t even_tile(std::int64_t side, std::int64_t longest) {
+  return side <= longest ? side : round_up(ceil_div(side, ceil_div(side, longest)), 16);
+}
+
 // oneDNN shares a product among the threads of OpenMP unless it is called by one of them; then,
 // and only then, is the order of its additions fixed. This makes it so outside of parallel regions.
 class SingleThreaded {
@@ -115,7 +121,7 @@ GemmPlan plan_gemm(std::int64_t batch, const GemmShape& s, bool may_split_k) {
   constexpr std::int64_t min_chunk_k = 2048;
   constexpr std::int64_t min_multiply_adds = std::int64_t{1} << 24;
 
-  GemmPlan plan{std::min<std::int64_t>(s.m, 512), std::min<std::int64_t>(s.n, 2048), s.k, 0, 0, 1};
+  GemmPlan plan{even_tile(s.m, 512), even_tile(s.n, 2048), s.k, 0, 0, 1};
   const auto count_tiles = [&] {
     plan.tiles_m = ceil_div(s.m, plan.tile_m);
     plan.tiles_n = ceil_div(s.n, plan.tile_n);
