@@ -76,6 +76,15 @@ Variable unary(const Unary& f, const Variable& x) {
       });
 }
 
+Variable swiglu(const Variable& gate, const Variable& up) {
+  return record("swiglu", {gate, up}, swiglu(gate.data(), up.data()),
+                [gate = Saved("swiglu", gate), up = Saved("swiglu", up)](
+                    const std::vector<Tensor>& grads, const NeedsGrad&) {
+                  SwigluGrads result = swiglu_backward(gate.get(), up.get(), grads[0]);
+                  return std::vector<Tensor>{std::move(result.gate), std::move(result.up)};
+                });
+}
+
 Variable affine(const Variable& x, double a, double b) {
   return record("affine", {x}, affine(x.data(), a, b),
                 [a](const std::vector<Tensor>& grads, const NeedsGrad&) {

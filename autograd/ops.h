@@ -24,6 +24,8 @@ inline Variable operator*(const Variable& a, const Variable& b) { return mul(a, 
 inline Variable operator/(const Variable& a, const Variable& b) { return div(a, b); }
 
 Variable unary(const Unary& f, const Variable& x);
+/// silu(gate) up, of equal shapes.
+Variable swiglu(const Variable& gate, const Variable& up);
 Variable affine(const Variable& x, double a, double b);  // a x + b
 inline Variable neg(const Variable& x) { return affine(x, -1, 0); }
 inline Variable scale(const Variable& x, double factor) { return affine(x, factor, 0); }

@@ -101,6 +101,10 @@ class Backend {
   /// grad_x = grad_y f'(x); y = f(x) is at hand where that is cheaper.
   virtual void unary_backward(const Unary& f, const Tensor& x, const Tensor& y,
                               const Tensor& grad_y, const Tensor& grad_x) = 0;
+  /// out = silu(gate) up, all dense (Shazeer 2020).
+  virtual void swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) = 0;
+  virtual void swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& grad_out,
+                               const Tensor& grad_gate, const Tensor& grad_up) = 0;
   /// Strided, a and b already expanded to the shape of out. Integer types too.
   virtual void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) = 0;
   /// Strided, expanded; out is u8.

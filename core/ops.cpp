@@ -47,6 +47,23 @@ Tensor unary_backward(const Unary& f, const Tensor& x, const Tensor& y, const Te
   return grad_x;
 }
 
+Tensor swiglu(const Tensor& gate, const Tensor& up) {
+  require_same_kind("swiglu", gate, up);
+  require_shape("swiglu", "up", up, gate.shape());
+  Tensor out = Tensor::empty(gate.shape(), gate.dtype(), gate.device());
+  backend_of(out).swiglu(gate.contiguous(), up.contiguous(), out);
+  return out;
+}
+
+SwigluGrads swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& grad_out) {
+  require_shape("swiglu_backward", "grad_out", grad_out, gate.shape());
+  const Tensor dense_gate = gate.contiguous(), dense_up = up.contiguous();
+  SwigluGrads grads{dense_gate.empty_like(), dense_up.empty_like()};
+  backend_of(gate).swiglu_backward(dense_gate, dense_up, grad_out.contiguous(), grads.gate,
+                                   grads.up);
+  return grads;
+}
+
 Tensor add(const Tensor& a, const Tensor& b) { return binary("add", BinaryOp::add, a, b); }
 Tensor sub(const Tensor& a, const Tensor& b) { return binary("sub", BinaryOp::sub, a, b); }
 Tensor mul(const Tensor& a, const Tensor& b) { return binary("mul", BinaryOp::mul, a, b); }

@@ -14,6 +14,12 @@ namespace mobius {
 Tensor unary(const Unary& f, const Tensor& x);
 /// Gradient of y = f(x) in x.
 Tensor unary_backward(const Unary& f, const Tensor& x, const Tensor& y, const Tensor& grad_y);
+/// silu(gate) up, of equal shapes.
+Tensor swiglu(const Tensor& gate, const Tensor& up);
+struct SwigluGrads {
+  Tensor gate, up;
+};
+SwigluGrads swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& grad_out);
 /// Operands broadcast; both of one type.
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);

@@ -10,7 +10,7 @@ SwigluMlp::SwigluMlp(const Initializer& init, const MlpSizes& sizes) {
 }
 
 Variable SwigluMlp::forward(const Variable& x) const {
-  return w_down_->forward(w_gate_->forward(x, Activation::silu) * w_up_->forward(x));
+  return w_down_->forward(swiglu(w_gate_->forward(x), w_up_->forward(x)));
 }
 
 GeluMlp::GeluMlp(const Initializer& init, const MlpSizes& sizes) {

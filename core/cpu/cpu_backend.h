@@ -22,6 +22,9 @@ class CpuBackend final : public Backend {
   void unary(const Unary& f, const Tensor& x, const Tensor& y) override;
   void unary_backward(const Unary& f, const Tensor& x, const Tensor& y, const Tensor& grad_y,
                       const Tensor& grad_x) override;
+  void swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) override;
+  void swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& grad_out,
+                       const Tensor& grad_gate, const Tensor& grad_up) override;
   void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) override;
   void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) override;
   void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) override;

@@ -55,6 +55,7 @@ std::vector<Case> elementwise_cases() {
       {"div_broadcast", [](const Inputs& in) { return in[0] / in[1]; }, {c, positive}},
       {"maximum", [](const Inputs& in) { return maximum(in[0], in[1]); }, {a, b}},
       {"minimum", [](const Inputs& in) { return minimum(in[0], in[1]); }, {a, b}},
+      {"swiglu", [](const Inputs& in) { return swiglu(in[0], in[1]); }, {a, randn({2, 3, 5}, 5)}},
       {"affine", [](const Inputs& in) { return affine(in[0], -2.5, 0.5); }, {a}},
       {"where", [](const Inputs& in) { return where(mask_3x5(), in[0], in[1]); }, {a, c}},
       {"dropout",
