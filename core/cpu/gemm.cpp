@@ -113,34 +113,44 @@ void gemm_tile(const GemmShape& s, MatrixView<const BFloat16> a, MatrixView<cons
 }
 
 // Tiles of 512 rows reach the speed of one large product: oneDNN packs both operands for every
-// call, which smaller tiles pay too often. Parallelism comes first from the tiles, then from k
-// where the result is small and k long (weight gradients), then from smaller tiles as long as each
-// is worth a thread's while.
+// call, which smaller tiles pay too often. Where those are too few to share out: a long k is cut
+// first (weight gradients with a small result), then columns down to 512, then rows, since tiles
+// with all the columns pack their rows but once, then a shorter k, then the longer side; as long
+// as each tile is worth a thread's while.
 GemmPlan plan_gemm(std::int64_t batch, const GemmShape& s, bool may_split_k) {
   constexpr std::int64_t wanted_tiles = 16, wanted_k_tiles = 8;
-  constexpr std::int64_t min_chunk_k = 2048;
+  constexpr std::int64_t long_k = 2048, short_k = 1024, many_columns = 512, few_rows = 128;
   constexpr std::int64_t min_multiply_adds = std::int64_t{1} << 24;
 
   GemmPlan plan{even_tile(s.m, 512), even_tile(s.n, 2048), s.k, 0, 0, 1};
   const auto count_tiles = [&] {
     plan.tiles_m = ceil_div(s.m, plan.tile_m);
     plan.tiles_n = ceil_div(s.n, plan.tile_n);
-    return batch * plan.tiles();
-  };
-  std::int64_t tiles = count_tiles();
-  if (may_split_k && tiles < wanted_k_tiles && s.k >= 2 * min_chunk_k) {
-    const std::int64_t chunks = std::min(ceil_div(wanted_k_tiles, tiles), s.k / min_chunk_k);
-    plan.chunk_k = round_up(ceil_div(s.k, chunks), 64);
     plan.k_chunks = ceil_div(s.k, plan.chunk_k);
-    if (tiles * plan.k_chunks >= wanted_k_tiles) return plan;
-  }
-  while (tiles * plan.k_chunks < wanted_tiles &&
-         plan.tile_m * plan.tile_n * plan.chunk_k >= 2 * min_multiply_adds) {
+    return batch * plan.tiles() * plan.k_chunks;
+  };
+  const auto split_k = [&](std::int64_t wanted, std::int64_t least) {
+    if (!may_split_k || count_tiles() >= wanted || s.k < 2 * least) return;
+    const std::int64_t chunks = std::min(ceil_div(wanted, count_tiles()), s.k / least);
+    plan.chunk_k = round_up(ceil_div(s.k, chunks), 64);
+  };
+  const auto may_halve = [&] {
+    return count_tiles() < wanted_tiles &&
+           plan.tile_m * plan.tile_n * plan.chunk_k >= 2 * min_multiply_adds;
+  };
+  const auto halve = [](std::int64_t side) { return round_up(ceil_div(side, 2), 16); };
+
+  split_k(wanted_k_tiles, long_k);
+  if (plan.chunk_k < s.k && count_tiles() >= wanted_k_tiles) return plan;
+  while (plan.tile_n > many_columns && may_halve()) plan.tile_n = halve(plan.tile_n);
+  while (plan.tile_m > few_rows && may_halve())
+    plan.tile_m = std::max(few_rows, halve(plan.tile_m));
+  if (plan.chunk_k == s.k && may_halve()) split_k(wanted_tiles, short_k);
+  while (may_halve() && std::max(plan.tile_m, plan.tile_n) > 64) {
     std::int64_t& side = plan.tile_n >= plan.tile_m ? plan.tile_n : plan.tile_m;
-    if (side <= 64) break;
-    side = round_up(ceil_div(side, 2), 16);
-    tiles = count_tiles();
+    side = halve(side);
   }
+  count_tiles();
   return plan;
 }
 
