@@ -99,4 +99,43 @@ std::vector<Variable> split(const Variable& x, const std::vector<std::int64_t>& 
                      });
 }
 
+namespace {
+
+// Views [B, n_heads, N, width] of x[B, N, D].
+std::vector<Tensor> heads_of(const Tensor& x, const std::vector<HeadColumns>& parts) {
+  std::vector<Tensor> heads;
+  std::int64_t at = 0;
+  for (const auto& [n_heads, width] : parts) {
+    const Tensor columns = x.slice(-1, at, at + n_heads * width);
+    heads.push_back(columns.reshape({x.size(0), x.size(1), n_heads, width}).transpose(1, 2));
+    at += n_heads * width;
+  }
+  return heads;
+}
+
+}  // namespace
+
+// Backward, the gradients of all heads are written to their columns in one pass, however they lie.
+std::vector<Variable> split_heads(const Variable& x, const std::vector<HeadColumns>& parts) {
+  std::int64_t columns = 0;
+  for (const auto& [n_heads, width] : parts) columns += n_heads * width;
+  if (x.ndim() != 3 || x.size(-1) != columns) {
+    throw ShapeError("split_heads: x {}: expected [batch, n, {}]", to_string(x.shape()), columns);
+  }
+  return record_many("split_heads", {x}, heads_of(x.data(), parts),
+                     [shape = x.shape(), dtype = x.dtype(), device = x.device(), parts](
+                         const std::vector<Tensor>& grads, const NeedsGrad&) {
+                       const Tensor grad_x = Tensor::empty(shape, dtype, device);
+                       std::vector<Tensor> heads = heads_of(grad_x, parts);
+                       for (std::size_t i = 0; i < heads.size(); ++i) {
+                         if (grads[i].defined()) {
+                           heads[i].copy_from(grads[i]);
+                         } else {
+                           heads[i].fill(0);
+                         }
+                       }
+                       return std::vector<Tensor>{grad_x};
+                     });
+}
+
 }  // namespace mobius

@@ -4,11 +4,6 @@ namespace mobius {
 
 namespace {
 
-// [B, N, heads width] -> [B, heads, N, width], a view.
-Variable split_heads(const Variable& x, std::int64_t n_heads) {
-  return transpose(reshape(x, {x.size(0), x.size(1), n_heads, x.size(2) / n_heads}), 1, 2);
-}
-
 // [B, H, N, d] -> [B, N, H d].
 Variable merge_heads(const Variable& x) {
   return reshape(transpose(x, 1, 2), {x.size(0), x.size(2), x.size(1) * x.size(3)});
@@ -90,13 +85,9 @@ Variable MultiHeadAttention::distance_bias(const HeadInputs& in) const {
 HeadInputs MultiHeadAttention::head_inputs(const Variable& x, const AttentionMask& mask,
                                            std::int64_t position) const {
   const std::int64_t d_q = qk_parts_ * head_dim();
-  const std::vector<Variable> qkv =
-      split(qkv_->forward(x), {n_heads_ * d_q, n_kv_heads_ * d_q, n_kv_heads_ * head_dim()}, -1);
-  HeadInputs in{.q = split_heads(qkv[0], n_heads_),
-                .k = split_heads(qkv[1], n_kv_heads_),
-                .v = split_heads(qkv[2], n_kv_heads_),
-                .mask = mask,
-                .extras = {}};
+  const std::vector<Variable> qkv = split_heads(
+      qkv_->forward(x), {{n_heads_, d_q}, {n_kv_heads_, d_q}, {n_kv_heads_, head_dim()}});
+  HeadInputs in{.q = qkv[0], .k = qkv[1], .v = qkv[2], .mask = mask, .extras = {}};
   if (qk_parts_ == 1) {
     in.q = rotate(in.q, position);
     in.k = rotate(in.k, position);

@@ -143,6 +143,12 @@ std::vector<Case> reduction_and_shape_cases() {
          return parts[0] * parts[1];  // the third part has no gradient
        },
        {x}},
+      {"split_heads",
+       [](const Inputs& in) {
+         const std::vector<Variable> heads = split_heads(in[0], {{2, 2}, {2, 2}, {1, 3}});
+         return heads[0] * square(heads[1]);  // the third part has no gradient
+       },
+       {randn({2, 3, 11}, 10)}},
   };
 }
 
