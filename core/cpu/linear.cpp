@@ -75,12 +75,12 @@ HWY_EXPORT(linear_epilogue);
 
 namespace {
 
-// oneDNN multiplies by a plain matrix faster than by a transposed one; with many more rows than
-// columns, turning the weight round first pays.
-// Not so with bf16, which it packs anew all the same.
+// oneDNN multiplies by a plain matrix faster than by a transposed one, which it packs anew for
+// every tile of rows; with many more rows than columns, turning the weight round first pays. Not so
+// with bf16, which it packs all the same.
 template <class T>
 bool should_transpose(const GemmShape& s) {
-  return !std::is_same_v<T, BFloat16> && s.m >= 8 * s.n && s.m >= 8 * s.k;
+  return !std::is_same_v<T, BFloat16> && s.m >= 4 * s.n && s.m >= 2 * s.k;
 }
 
 // x and weight are of T, all else of SumOf<T>.
