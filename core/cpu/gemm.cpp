@@ -126,7 +126,7 @@ GemmPlan plan_gemm(std::int64_t batch, const GemmShape& s, bool may_split_k) {
   const auto count_tiles = [&] {
     plan.tiles_m = ceil_div(s.m, plan.tile_m);
     plan.tiles_n = ceil_div(s.n, plan.tile_n);
-    plan.k_chunks = ceil_div(s.k, plan.chunk_k);
+    plan.k_chunks = s.k == 0 ? 1 : ceil_div(s.k, plan.chunk_k);
     return batch * plan.tiles() * plan.k_chunks;
   };
   const auto split_k = [&](std::int64_t wanted, std::int64_t least) {
