@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,7 +24,8 @@ constexpr const char* examples = R"(Examples:
   mobius eval runs/run/checkpoints/best.h5
   mobius eval runs/run/checkpoints/best.h5 --json | python3 -m json.tool
 
-The score is that of the training run's own evaluation at the same step, bit for bit.)";
+The score is that of the training run's own evaluation at the same step, bit for bit. A text or a
+token file that has changed since is warned of, and scored.)";
 
 using NamedScores = std::vector<std::pair<std::string, Score>>;
 
@@ -45,6 +47,16 @@ void print_scores(std::int64_t step, const Evaluation& evaluation, const NamedSc
   }
 }
 
+// The score is then not that of the training run: of other data, by the same name.
+void warn_of_other_data(const CheckpointHeader& header, const Task& task, const std::string& path) {
+  const std::string now = task.fingerprint();
+  if (header.data == now) return;
+  std::fflush(stdout);
+  fmt::print(stderr, "mobius: warning: {}: was made with {}, but now there are {}\n",
+             printable(path), header.data.empty() ? "data of no files" : printable(header.data),
+             now.empty() ? "none" : printable(now));
+}
+
 ExitCode eval(const std::string& path, bool as_json, const Registries& known,
               Communicator& communicator) {
   const CheckpointHeader header = read_checkpoint_header(path);
@@ -52,6 +64,7 @@ ExitCode eval(const std::string& path, bool as_json, const Registries& known,
   if (config->train.threads > 0) set_num_threads(config->train.threads);
   const Experiment experiment = build_experiment(*config, {}, header.tokenizer);
   load_checkpoint(path, tensors_of(*experiment.model));
+  if (communicator.is_root()) warn_of_other_data(header, *experiment.task, path);
 
   const Evaluation evaluation =
       *evaluate(*experiment.model, *experiment.task, config->train.micro_batch_size(), communicator,
