@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/data/some_text.h"
 #include "tests/e2e/run_comparison.h"
 #include "train/checkpoint.h"
@@ -69,6 +71,44 @@ TEST_F(ExchangeTest, AnImportedModelOfTextIsTrainedOn) {
   const Outcome on = mobius({"train", config_, "--resume", imported, "--out", folder_ / "on"});
   EXPECT_EQ(on.exit_code, 0) << on.err;
   EXPECT_EQ(mobius({"generate", imported, "--tokens", "5"}).exit_code, 0);
+}
+
+// A head of its own is a tensor of its own; the tied one above was none. The checkpoint says the
+// same.
+TEST_F(ExchangeTest, AnUntiedHeadIsKeptBesideTheEmbedding) {
+  const auto names_in = [](const std::string& path) {
+    std::vector<std::string> names;
+    for (const StoredTensor& tensor : list_parameters(path)) names.push_back(tensor.name);
+    return names;
+  };
+  EXPECT_THAT(names_in(checkpoint()), testing::Not(testing::Contains("head.weight")));
+  ASSERT_EQ(
+      mobius({"train", config_, "--out", folder_ / "untied", "model.tied_head=false"}).exit_code,
+      0);
+  const std::string untied = step_file(folder_ / "untied", 4);
+  EXPECT_THAT(names_in(untied), testing::IsSupersetOf({"embedding.weight", "head.weight"}));
+
+  ASSERT_EQ(mobius({"export", untied, exported_}).exit_code, 0);
+  const Safetensors content = read_safetensors(exported_);
+  const auto tensor = [&content](const std::string& name) {
+    const auto found = std::find_if(content.tensors.begin(), content.tensors.end(),
+                                    [&](const NamedTensor& entry) { return entry.name == name; });
+    return found->value.to_vector<float>();
+  };
+  EXPECT_EQ(tensor("head.weight").size(), tensor("embedding.weight").size());
+  EXPECT_NE(tensor("head.weight"), tensor("embedding.weight"));
+
+  const std::string imported = folder_ / "untied.h5";
+  ASSERT_EQ(mobius({"import", folder_ / "untied" / "config.yaml", exported_, imported}).exit_code,
+            0);
+  ASSERT_EQ(mobius({"export", imported, folder_ / "again.safetensors"}).exit_code, 0);
+  const Safetensors again = read_safetensors(folder_ / "again.safetensors");
+  ASSERT_EQ(again.tensors.size(), content.tensors.size());
+  for (std::size_t i = 0; i < again.tensors.size(); ++i) {
+    EXPECT_EQ(again.tensors[i].value.to_vector<float>(),
+              content.tensors[i].value.to_vector<float>())
+        << again.tensors[i].name;
+  }
 }
 
 TEST_F(ExchangeTest, RefusesAnotherModelsParameters) {

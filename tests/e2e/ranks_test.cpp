@@ -43,7 +43,7 @@ class RanksTest : public testing::Test {
                                            {"OMPI_MCA_hwloc_base_binding_policy", "none"},
                                            {"OMPI_MCA_mpi_yield_when_idle", "1"},
                                            {"OMP_NUM_THREADS", "1"},
-                                           {"MPIEXEC_TIMEOUT", "60"},
+                                           {"MPIEXEC_TIMEOUT", "300"},  // a busy machine's minute
                                            {"TMPDIR", folder_.path().string()}}};
     around.environment.insert(around.environment.end(), more.begin(), more.end());
     return around;
@@ -201,6 +201,7 @@ TEST_F(RanksTest, LeaveTheFilesOfOneRunAndSpeakOnce) {
   EXPECT_EQ(files_below(folder_ / "four"), files_below(folder_ / "one"));
   EXPECT_EQ(metrics_in(folder_ / "four").size(), metrics_in(folder_ / "one").size());
   EXPECT_THAT(outcome.out, HasSubstr("4 ranks of 1 thread\n"));
+  EXPECT_EQ(nlohmann::json::parse(read_text(folder_ / "four" / "summary.json")).at("ranks"), 4);
   std::size_t said = 0;
   for (const std::string& line : lines_of(outcome.out)) said += line == "step 4: finished";
   EXPECT_EQ(said, 1u) << outcome.out;

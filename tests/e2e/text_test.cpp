@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/data/some_text.h"
 #include "tests/data/token_files.h"
 #include "tests/e2e/run_comparison.h"
+#include "train/safetensors.h"
 
 namespace mobius {
 namespace {
@@ -78,6 +81,9 @@ TEST_F(TextTest, EvaluatesWithTheTokenizerOfTheCheckpoint) {
   write_text(text_, shorter);
   const Outcome outcome = mobius({"eval", checkpoint()});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(StartsWith("mobius: warning: " + checkpoint() + ": was made with"),
+                                 HasSubstr(", but now there are ")));
+  EXPECT_EQ(lines_of(outcome.err).size(), 1u) << outcome.err;
   write_text(text_, some_text(80) + "\t");
   expect_error(mobius({"eval", checkpoint()}), "is not among the");
 }
@@ -93,6 +99,31 @@ TEST_F(TextTest, FilesOfTokens) {
     EXPECT_THAT(trained.out, AllOf(HasSubstr("perplexity"), Not(HasSubstr("bits per byte"))));
     EXPECT_EQ(mobius({"eval", checkpoint()}).exit_code, 0);
   }
+}
+
+// A vocabulary that is a multiple of nothing, and larger than 16 bits: the model has a row for each
+// token and no more, so that none can take probability from them or be predicted.
+TEST_F(TextTest, TheVocabularyIsNotPadded) {
+  constexpr std::uint32_t vocab = 70001;
+  std::vector<std::uint32_t> tokens;
+  for (std::uint32_t i = 0; i < 600; ++i) tokens.push_back(vocab - 1 - i % 7 * 10000);
+  write_llm_c(folder_ / "t.bin", tokens);
+  const Outcome trained =
+      train({"task.tokens=" + (folder_ / "t.bin").string(), fmt::format("task.vocab={}", vocab)});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const json first = metrics_in(folder_ / "run", "train").front();
+  EXPECT_NEAR(first.at("loss").get<double>(), std::log(vocab), 0.05);
+  ASSERT_EQ(mobius({"export", checkpoint(), folder_ / "model.safetensors"}).exit_code, 0);
+  const Safetensors model = read_safetensors(folder_ / "model.safetensors");
+  EXPECT_EQ(model.tensors.front().name, "embedding.weight");
+  EXPECT_EQ(model.tensors.front().value.shape(), (Shape{vocab, 16}));
+
+  tokens[500] = vocab;
+  write_llm_c(folder_ / "t.bin", tokens);
+  fs::remove_all(folder_ / "run");
+  expect_error(
+      train({"task.tokens=" + (folder_ / "t.bin").string(), fmt::format("task.vocab={}", vocab)}),
+      "t.bin: token 70001 at byte 3024 is not below the vocabulary size 70001");
 }
 
 TEST_F(TextTest, FaultsOfFilesAreOneLine) {
