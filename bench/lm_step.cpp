@@ -101,8 +101,9 @@ int main(int argc, char** argv) {
       model, [&](std::int64_t step) { return random_tokens(a, step); }, a.warmup, a.steps);
   const double memory = peak_mb();  // before the large product
   fmt::print(
-      R"({{"name": "Mobius", "ms": {:.2f}, "ms_min": {:.2f}, "peak_mb": {:.1f}, "gflop": {:.2f}, )"
-      R"("matmul_gflop_s": {:.1f}, "threads": {}}})"
+      R"({{"name": "Mobius", "precision": "{}", "ms": {:.2f}, "ms_min": {:.2f}, "peak_mb": {:.1f}, )"
+      R"("gflop": {:.2f}, "matmul_gflop_s": {:.1f}, "threads": {}}})"
       "\n",
-      ms[ms.size() / 2], ms.front(), memory, gflop_of(model, a), matmul_gflop_s(), num_threads());
+      a.precision == ProductPrecision::bf16 ? "bf16" : "f32", ms[ms.size() / 2], ms.front(), memory,
+      gflop_of(model, a), matmul_gflop_s(), num_threads());
 }
