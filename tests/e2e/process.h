@@ -23,6 +23,7 @@ namespace mobius {
 struct Outcome {
   int exit_code = -1;  ///< -1 where a signal ended it
   int signal = 0;
+  std::int64_t peak_kib = 0;  ///< of its memory; this process's own, where that is larger
   std::string out;
   std::string err;
 };
@@ -51,13 +52,20 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void kill(int signal) const { ::kill(pid_, signal); }
+  bool has_ended() const {
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
+    return info.si_pid == pid_;
+  }
   std::string out() const { return read_text(folder_ / "out"); }
 
   Outcome wait() {
     int status = 0;
-    ::waitpid(std::exchange(pid_, -1), &status, 0);
+    rusage usage{};
+    ::wait4(std::exchange(pid_, -1), &status, 0, &usage);
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1,
-            WIFSIGNALED(status) ? WTERMSIG(status) : 0, out(), read_text(folder_ / "err")};
+            WIFSIGNALED(status) ? WTERMSIG(status) : 0, usage.ru_maxrss, out(),
+            read_text(folder_ / "err")};
   }
 
  private:
@@ -90,9 +98,10 @@ inline Outcome mobius(const std::vector<std::string>& arguments, const Surroundi
   return Process(mobius_command(arguments), around).wait();
 }
 
-/// Waits until `condition` holds; false where it does not within 20 seconds.
+/// Waits until `condition` holds; false where it does not within two minutes, which a machine that
+/// is busy with other things may need.
 inline bool wait_until(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

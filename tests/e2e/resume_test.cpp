@@ -5,46 +5,14 @@
 
 #include <random>
 
-#include "tests/e2e/run_comparison.h"
+#include "tests/e2e/run_test.h"
 
 namespace mobius {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// Dropout and accumulation are on; the schedule has a warm-up.
-constexpr const char* kRun = R"(
-task: {name: mqar, vocab: 64, seq_len: 16, n_pairs: 4, n_test: 32}
-model: {d_model: 16, n_layers: 2, n_heads: 2, dropout: 0.1}
-attention: {kind: conformal}
-schedule: {kind: constant, warmup_steps: 10}
-train: {max_steps: 200, batch_size: 8, accumulation_steps: 2, threads: 1, log_every: 1}
-eval: {every: 20}
-checkpoint: {every: 25}
-)";
-
-class ResumeTest : public testing::Test {
- protected:
-  void SetUp() override { write_text(config_, kRun); }
-
-  std::vector<std::string> train_arguments(const std::string& run,
-                                           const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments = {"train", config_, "--out", folder_ / run};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
-  void train(const std::string& run, const std::vector<std::string>& more = {}) {
-    const Outcome outcome = mobius(train_arguments(run, more));
-    ASSERT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
-  }
-  std::size_t lines_in(const std::string& run) {
-    return lines_of(read_text(folder_ / run / "metrics.jsonl")).size();
-  }
-
-  TemporaryFolder folder_;
-  const std::string config_ = folder_ / "run.yaml";
-};
+class ResumeTest : public RunTest {};
 
 TEST_F(ResumeTest, TwoHundredStepsAreAHundredAndAHundred) {
   train("straight");
@@ -112,7 +80,7 @@ TEST_F(ResumeTest, ASecondSignalEndsAtOnce) {
 // Whenever it comes, kill -9 leaves a folder from which the run goes on as if nothing had happened.
 TEST_F(ResumeTest, KilledAtRandomMomentsEndsWithTheSameBits) {
   const std::vector<std::string> settings = {"checkpoint.every=3", "train.max_steps=150"};
-  train("straight", settings);
+  const Outcome straight = train("straight", settings);
   std::mt19937 random(20);
   int kills = 0;
   for (int round = 0; kills < 24; ++round) {
@@ -124,48 +92,20 @@ TEST_F(ResumeTest, KilledAtRandomMomentsEndsWithTheSameBits) {
       const std::size_t before = lines_in(run);
       Process process(mobius_command(arguments));
       // Three in four once it trains, one in four maybe before.
-      if (random() % 4 != 0) wait_until([&] { return lines_in(run) != before; });
+      if (random() % 4 != 0) {
+        wait_until([&] { return lines_in(run) != before || process.has_ended(); });
+      }
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 15000));
       process.kill(SIGKILL);
       const Outcome outcome = process.wait();
       ASSERT_TRUE(outcome.signal == SIGKILL || outcome.exit_code == 0) << outcome.err;
+      EXPECT_LT(outcome.peak_kib, 1.1 * static_cast<double>(straight.peak_kib));
       is_done = outcome.exit_code == 0 || kills >= 24;
       kills += outcome.signal == SIGKILL;
     }
     train(run, {"checkpoint.every=3", "train.max_steps=150", "--resume", "auto"});
     expect_same_run(folder_ / "straight", folder_ / run, 150);
   }
-}
-
-TEST_F(ResumeTest, GoesOnAfterTheDiskWasFull) {
-  train("straight", {"train.max_steps=40"});
-  train("run", {"train.max_steps=20"});
-  const Outcome outcome = mobius(train_arguments("run", {"train.max_steps=40", "--resume", "auto"}),
-                                 {.environment = {}, .largest_file = 30000});
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("File too large"));
-  EXPECT_EQ(lines_of(outcome.err).size(), 1u) << outcome.err;
-  EXPECT_EQ(read_checkpoint_header(step_file(folder_ / "run", 20)).step, 20);
-  train("run", {"train.max_steps=40", "--resume", "auto"});
-  expect_same_run(folder_ / "straight", folder_ / "run", 40);
-}
-
-TEST_F(ResumeTest, SkipsAndReportsABrokenCheckpoint) {
-  train("straight", {"train.max_steps=40"});
-  train("run", {"train.max_steps=30"});
-  const fs::path newest = step_file(folder_ / "run", 30);
-  std::string content = read_text(newest);
-  content[content.size() / 2] = static_cast<char>(content[content.size() / 2] ^ 8);
-  write_text(newest, content);
-  const Outcome outcome =
-      mobius(train_arguments("run", {"train.max_steps=40", "--resume", "auto"}));
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.out, HasSubstr("resume: skipped " + newest.string() + ": damaged"));
-  EXPECT_THAT(outcome.out, HasSubstr("resume: step 25 from"));
-  // The last evaluation of the shorter run is not one of the longer run's.
-  EXPECT_EQ(metrics_in(folder_ / "run", "train"), metrics_in(folder_ / "straight", "train"));
-  EXPECT_EQ(state_in(step_file(folder_ / "run", 40)),
-            state_in(step_file(folder_ / "straight", 40)));
 }
 
 }  // namespace
