@@ -188,7 +188,9 @@ class Soak:
         newest = max((folder / "checkpoints").glob("step-*.h5"))
         file = folder / "parameters.safetensors"
         file.unlink(missing_ok=True)
-        subprocess.run([self.options.binary, "export", newest, file], check=True, stdout=subprocess.DEVNULL)
+        done = subprocess.run([self.options.binary, "export", newest, file], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SoakFailure(f"export of {newest}: {done.stderr.strip()}")
         return file
 
 
