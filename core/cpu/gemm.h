@@ -60,8 +60,9 @@ struct GemmPlan {
   std::int64_t tiles() const { return tiles_m * tiles_n; }
 };
 
-/// `batch` products of this shape run side by side. `may_split_k` allows k_chunks > 1.
-GemmPlan plan_gemm(std::int64_t batch, const GemmShape& shape, bool may_split_k);
+/// `batch` products of this shape run side by side, of operands of this type. `may_split_k` allows
+/// k_chunks > 1.
+GemmPlan plan_gemm(std::int64_t batch, const GemmShape& shape, DType operands, bool may_split_k);
 
 /// A piece of the [R, N] result of CpuBackend::linear.
 struct LinearTile {

@@ -88,7 +88,7 @@ template <class T>
 void linear_tiles(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation,
                   const Tensor& pre, const Tensor& out) {
   const GemmShape s{x.size(0), weight.size(0), x.size(1)};
-  const GemmPlan plan = plan_gemm(1, s, false);
+  const GemmPlan plan = plan_gemm(1, s, x.dtype(), false);
   Tensor w = weight.transpose(0, 1);  // [K, N]
   if (should_transpose<T>(s)) w = w.contiguous();
   const MatrixView<const T> left{x.data<T>(), s.k, 1}, right{w.data<T>(), w.stride(0), w.stride(1)};

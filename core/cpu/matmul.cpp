@@ -85,7 +85,7 @@ void multiply(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& o
   const Operand<T> oa = make_operand<T>(a), ob = make_operand<T>(b);
   const std::int64_t batch = static_cast<std::int64_t>(oa.offsets.size());
   const GemmShape shape{a.size(-2), b.size(-1), a.size(-1)};
-  const GemmPlan plan = plan_gemm(batch, shape, true);
+  const GemmPlan plan = plan_gemm(batch, shape, a.dtype(), true);
   Tensor partials;
   if (plan.k_chunks > 1)
     partials = Tensor::empty({batch, plan.k_chunks - 1, shape.m, shape.n}, out.dtype());
