@@ -68,7 +68,7 @@ TEST_F(ReportTest, EveryFigureIsDrawnInABrowser) {
   const std::string page = shown(R"(
 base: tiny.yaml
 checkpoint: {metric: accuracy}
-eval: {every: 2, attention_maps: true}
+eval: {every: 2, attention_maps: true, map_heads: [2]}
 variations:
   - name: softmax
   - name: conformal
@@ -88,6 +88,7 @@ grid:
   }
   EXPECT_THAT(page, AllOf(HasSubstr("conformal-d_model=24-n_pairs=3"),
                           HasSubstr("16 of 16 runs are complete"), HasSubstr("alpha: 2.0")));
+  EXPECT_THAT(page, AllOf(HasSubstr("layer 1, head 2"), Not(HasSubstr("layer 1, head 1"))));
 }
 
 TEST_F(ReportTest, SaysWhyAFigureIsLeftOut) {
