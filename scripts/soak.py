@@ -14,7 +14,8 @@ Prints PASS or FAIL and a summary, which is also in OUT/soak.json, and exits wit
       -- train.max_steps=200000 checkpoint.every=200 train.threads=1
 
 Whatever follows `--` overrides the configuration in both runs. A life that comes to no checkpoint is done again: choose
-`checkpoint.every` so that a life holds several. Pausing the processes (SIGSTOP) does no harm.
+`checkpoint.every` so that a life holds several. Pausing the processes (SIGSTOP) does no harm; Ctrl-C or SIGTERM to this program
+ends both runs, too.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -34,6 +36,10 @@ TIMING = "tokens_per_s"  # the one number of a line that is no result
 
 class SoakFailure(Exception):
     """A run that ended as it must not."""
+
+
+class Interrupted(Exception):
+    """A signal that ends this program; both runs must end before it does."""
 
 
 class Run:
@@ -94,16 +100,17 @@ class Soak:
         self.straight_dir = self.out / "straight"
         self.killed_dir = self.out / "killed"
         self.random = random.Random(options.seed)
-        self.lives = []
+        self.straight = None  # the uninterrupted run
+        self.lives = []  # those of the killed one
         self.kills = 0
 
     def train(self):
         """Until both have finished, or until --stop-after."""
         begin = time.monotonic()
-        straight = Run(self._command(self.straight_dir), self.out / "straight.log")
-        life = self._new_life()
-        kill_at = self._next_kill(begin)
         try:
+            self.straight = straight = Run(self._command(self.straight_dir), self.out / "straight.log")
+            life = self._new_life()
+            kill_at = self._next_kill(begin)
             while straight.is_running() | life.is_running():
                 now = time.monotonic()
                 if self.options.stop_after and now - begin > 60 * self.options.stop_after:
@@ -114,12 +121,11 @@ class Soak:
                     kill_at = self._next_kill(begin)
                 time.sleep(self.options.sample_every)
         finally:
-            for run in (straight, life):
+            for run in filter(None, (self.straight, *self.lives)):
                 if run.process.poll() is None:
                     run.end(signal.SIGKILL)
         for run in (straight, life):
             self._require_good_end(run)
-        self.straight = straight
         self.minutes = (time.monotonic() - begin) / 60
 
     def verdict(self):
@@ -252,17 +258,35 @@ def parse_arguments():
     parser.add_argument("--memory-tolerance", type=float, default=0.05, metavar="SHARE",
                         help="growth of memory that is no fault (default: %(default)s)")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="overrides of the configuration, after --")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if not shutil.which(options.binary):
+        parser.error(f"--binary {options.binary}: no such program")
+    low, high = options.kill_every
+    if not 0 < low <= high:
+        parser.error(f"--kill-every {low:g} {high:g}: expected 0 < MIN <= MAX")
+    if options.minutes < 0 or options.stop_after < 0 or options.sample_every <= 0:
+        parser.error("--minutes and --stop-after must not be negative, --sample-every must be positive")
+    try:
+        pathlib.Path(options.out, "lives").mkdir(parents=True)
+    except OSError as error:
+        parser.error(f"--out {options.out}: expected a new folder: {error.strerror}")
+    return options
+
+
+def interrupt(number, _):
+    signal.signal(number, signal.SIG_IGN)  # one is enough
+    raise Interrupted(f"interrupted by {signal.Signals(number).name}; both runs have ended")
 
 
 def main():
     options = parse_arguments()
-    pathlib.Path(options.out, "lives").mkdir(parents=True)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
     soak = Soak(options)
     try:
         soak.train()
         summary = soak.verdict()
-    except SoakFailure as failure:
+    except (SoakFailure, Interrupted) as failure:
         summary = {"verdict": "FAIL", "faults": [str(failure)], "kills": soak.kills, "lives": len(soak.lives)}
     pathlib.Path(options.out, "soak.json").write_text(json.dumps(summary, indent=2) + "\n")
     for name, value in summary.items():
