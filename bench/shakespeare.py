@@ -74,6 +74,11 @@ def main():
     parser.add_argument("--mobius", default=str(ROOT / "build/mobius"), help="the binary")
     parser.add_argument("--wait-s", type=float, default=30.0, help="the machine may take so long to come to rest")
     args = parser.parse_args()
+    for option, path, good in (("--text", args.text, args.text.is_file()),
+                               ("--nanogpt", args.nanogpt, (args.nanogpt / "data/shakespeare_char/prepare.py").is_file()),
+                               ("--mobius", args.mobius, shutil.which(args.mobius))):
+        if not good:
+            parser.error(f"{option} {path}: {'no such program' if option == '--mobius' else 'not found'}")
     python, text = run.peer_python(), args.text.resolve()
     if not python:
         sys.exit(1)
