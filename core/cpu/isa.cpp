@@ -59,7 +59,7 @@ void limit_to(const Isa& isa) {
 
 void choose_isa() {
   const char* wanted = std::getenv("MOBIUS_ISA");
-  if (!wanted) return;
+  if (!wanted || *wanted == '\0') return;
   for (const Isa& isa : known_isas) {
     if (isa.name == wanted) return limit_to(isa);
   }

@@ -53,5 +53,13 @@ TEST_F(IsaEnvironment, UnknownValueIsAnError) {
   }
 }
 
+TEST_F(IsaEnvironment, EmptyIsAsGoodAsUnset) {
+  backend_for({});
+  const std::string before = isa_name();
+  setenv("MOBIUS_ISA", "", 1);
+  choose_isa();
+  EXPECT_EQ(isa_name(), before);
+}
+
 }  // namespace
 }  // namespace mobius

@@ -68,6 +68,12 @@ TEST_F(PrecisionTest, SaysWhereTheProcessorHasNoneOfIts) {
   EXPECT_NEAR(last_test("emulated").at("loss"), loss, 1e-3 * loss);
 }
 
+TEST_F(PrecisionTest, NamesAnInstructionSetThatCannotBeHad) {
+  const Outcome outcome = mobius({"config", "help"}, {.environment = {{"MOBIUS_ISA", "sse9"}}});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.err, "mobius: error: MOBIUS_ISA: expected avx2 or avx512, got 'sse9'\n");
+}
+
 TEST_F(PrecisionTest, SaysThatItChangesWhenTheRunGoesOn) {
   train("run", {"train.max_steps=20", "eval.every=0"});
   const Outcome resumed = train(

@@ -37,6 +37,16 @@ TEST(WatchCommand, RedrawsOnATerminal) {
               AllOf(HasSubstr("\x1b[H\x1b[2J"), HasSubstr("test loss")));
 }
 
+TEST(WatchCommand, SaysThatItWaitsForARun) {
+  const TemporaryFolder folder;
+  Process watching(mobius_command({"watch", folder / ""}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  watching.kill(SIGTERM);
+  const Outcome outcome = watching.wait();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("no run yet; waiting for one"));
+}
+
 TEST(WatchCommand, RefusesWhatIsNoFolder) {
   const Outcome outcome = mobius({"watch", "/nowhere"});
   EXPECT_EQ(outcome.exit_code, 2);

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/backend.h"
 #include "core/error.h"
 #include "core/nearest.h"
 #include "core/parallel.h"
@@ -146,6 +147,7 @@ ExitCode run_command_line(int argc, const char* const* argv, const Registries& k
   std::unique_ptr<Communicator> communicator;
   try {
     communicator = join_ranks();
+    backend_for({});  // an instruction set that cannot be had is met here, before any file
     return run(argc, argv, known, *communicator);
   } catch (const TrainingDiverged& error) {  // on all ranks alike
     if (communicator->is_root()) fail(ExitCode::diverged, error.what());

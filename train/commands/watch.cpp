@@ -46,6 +46,9 @@ Screen size_of_screen() {
 ExitCode watch(const WatchArguments& arguments) {
   const bool is_terminal = ::isatty(STDOUT_FILENO) != 0;
   const StopSignal stop;
+  if (watched_runs(arguments.folder).empty() && !arguments.is_once) {
+    fmt::print(stderr, "mobius: {}: no run yet; waiting for one\n", arguments.folder);
+  }
   while (true) {
     const std::vector<fs::path> runs = watched_runs(arguments.folder);
     const bool is_last = arguments.is_once || has_ended(runs);
