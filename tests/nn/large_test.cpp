@@ -51,7 +51,7 @@ TEST(LargeBatch, HasTheLossAndTheGradientsOfOneOfItsEqualSequences) {
     ASSERT_EQ(predictions[i], expected[i % seq_len]) << "row " << i;
   }
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    const auto& [name, value] = model.parameters()[i];
+    const auto [name, value] = model.parameters()[i];
     const double difference = sum_of_squares(sub(value.grad(), gradients[i]));
     EXPECT_LE(std::sqrt(difference), 1e-4 * std::sqrt(sum_of_squares(gradients[i]))) << name;
   }
