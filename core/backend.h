@@ -82,7 +82,8 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual Allocator& allocator() = 0;
-  /// Whether bf16 operands make products faster here. Elsewhere they give the same, in f32.
+  /// Whether bf16 operands make products faster here. Elsewhere they give the same but for
+  /// rounding.
   virtual bool has_bf16_products() const = 0;
 
   // ---- moving and making
