@@ -6,16 +6,13 @@ through ../run.py, which sets the environment that is fair to PyTorch.
 
     python3 lm_step.py --attention sdpa --compile --precision bf16
 """
-import argparse
-import contextlib
-import json
 import math
-import statistics
-import time
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+from training_step import measure, parse_options
 
 
 def rotation(n, dim, base=10000.0):
@@ -99,56 +96,20 @@ def random_tokens(args, generator):
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
-def peak_mb():
-    """Peak resident memory of this process in MiB."""
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM:")) / 1024
-
-
-def time_steps(step, args):
-    """Times of `steps` calls in ms, after the first `warmup` calls."""
-    times = []
-    for _ in range(args.warmup + args.steps):
-        begin = time.perf_counter()
-        step()
-        times.append((time.perf_counter() - begin) * 1e3)
-    return times[args.warmup :]
+def add_choices(parser):
+    parser.add_argument("--precision", choices=("f32", "bf16"), default="f32", help="bf16: under autocast")
+    parser.add_argument("--attention", choices=("sdpa", "explicit"), default="sdpa", help="the fused function, or composed")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("vocab", 256), ("d-model", 384), ("layers", 6), ("heads", 6), ("seq-len", 256), ("batch", 8),
-                          ("warmup", 5), ("steps", 10), ("threads", 0)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--precision", choices=("f32", "bf16"), default="f32", help="bf16: under autocast")
-    parser.add_argument("--attention", choices=("sdpa", "explicit"), default="sdpa", help="the fused function, or composed")
-    parser.add_argument("--compile", action="store_true", help="torch.compile the forward pass and the loss")
-    args = parser.parse_args()
-
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    torch.manual_seed(0)
+    sizes = {"vocab": 256, "d-model": 384, "layers": 6, "heads": 6, "seq-len": 256, "batch": 8}
+    args = parse_options(__doc__, sizes, add_choices)
     generator = torch.Generator().manual_seed(0)
     model = Model(args)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1, fused=True)
-    loss_of = torch.compile(model.loss) if args.compile else model.loss
     batches = [random_tokens(args, generator) for _ in range(4)]
-    losses = []
-
-    def step():
-        optimizer.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16) if args.precision == "bf16" else contextlib.nullcontext():
-            loss = loss_of(*batches[len(losses) % len(batches)])
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-
-    times = time_steps(step, args)
     attention = "" if args.attention == "sdpa" else ", explicit"
-    print(json.dumps({"name": f"PyTorch {'compiled' if args.compile else 'eager'}{attention}", "precision": args.precision,
-                      "ms": statistics.median(times), "ms_min": min(times), "peak_mb": peak_mb(),
-                      "first_loss": losses[0], "last_loss": losses[-1], "version": torch.__version__,
-                      "parameters": sum(p.numel() for p in model.parameters())}))
+    names = {"name": f"PyTorch {'compiled' if args.compile else 'eager'}{attention}", "precision": args.precision}
+    measure(args, model, model.loss, batches, names, autocast=args.precision == "bf16")
 
 
 if __name__ == "__main__":

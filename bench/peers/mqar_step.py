@@ -6,15 +6,13 @@ forward, cross-entropy, backward and AdamW. Run it through ../run.py, which sets
 
     python3 mqar_step.py --head labelled --compile
 """
-import argparse
-import json
 import math
-import statistics
-import time
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+from training_step import measure, parse_options
 
 IGNORED = -100  # the label of a position that asks nothing
 
@@ -105,59 +103,25 @@ class Model(nn.Module):
         return F.cross_entropy(F.linear(self.states(inputs)[asked], self.tokens.weight), targets)
 
 
-def peak_mb():
-    """Peak resident memory of this process in MiB."""
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM:")) / 1024
-
-
-def time_steps(step, args):
-    """Times of `steps` calls in ms, after the first `warmup` calls."""
-    times = []
-    for _ in range(args.warmup + args.steps):
-        begin = time.perf_counter()
-        step()
-        times.append((time.perf_counter() - begin) * 1e3)
-    return times[args.warmup :]
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("vocab", 8192), ("d-model", 128), ("layers", 2), ("heads", 1), ("seq-len", 256),
-                          ("pairs", 16), ("batch", 64), ("warmup", 5), ("steps", 10), ("threads", 0)):
-        parser.add_argument(f"--{name}", type=int, default=default)
+def add_choices(parser):
     parser.add_argument("--dropout", type=float, default=0.1, help="after the embedding")
     parser.add_argument("--head", choices=("all", "labelled"), default="all", help="the positions that get logits")
     parser.add_argument("--attention", choices=("explicit", "sdpa"), default="explicit",
                         help="composed, or the fused function (slower at these sizes)")
-    parser.add_argument("--compile", action="store_true", help="torch.compile the forward pass and the loss")
-    args = parser.parse_args()
 
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    torch.manual_seed(0)
+
+def main():
+    sizes = {"vocab": 8192, "d-model": 128, "layers": 2, "heads": 1, "seq-len": 256, "pairs": 16, "batch": 64}
+    args = parse_options(__doc__, sizes, add_choices)
     generator = torch.Generator().manual_seed(0)
     model = Model(args)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1, fused=True)
-    loss_of = model.loss_of_all if args.head == "all" else model.loss_of_labelled
-    if args.compile:
-        loss_of = torch.compile(loss_of)
     batches = [mqar_batch(args, generator) for _ in range(4)]
-    losses = []
-
-    def step():
-        inputs, labels, asked, targets = batches[len(losses) % len(batches)]
-        optimizer.zero_grad()
-        loss = loss_of(inputs, labels) if args.head == "all" else loss_of(inputs, asked, targets)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-
-    times = time_steps(step, args)
-    name = f"PyTorch {'compiled' if args.compile else 'eager'}, {args.head} logits"
-    print(json.dumps({"name": name, "ms": statistics.median(times), "ms_min": min(times), "peak_mb": peak_mb(),
-                      "first_loss": losses[0], "last_loss": losses[-1], "version": torch.__version__,
-                      "parameters": sum(p.numel() for p in model.parameters())}))
+    if args.head == "all":
+        loss_of, batches = model.loss_of_all, [(inputs, labels) for inputs, labels, _, _ in batches]
+    else:
+        loss_of, batches = model.loss_of_labelled, [(inputs, asked, targets) for inputs, _, asked, targets in batches]
+    measure(args, model, loss_of, batches,
+            {"name": f"PyTorch {'compiled' if args.compile else 'eager'}, {args.head} logits"})
 
 
 if __name__ == "__main__":
