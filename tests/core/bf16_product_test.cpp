@@ -1,6 +1,5 @@
 // Products of bf16 operands: those of the rounded numbers, summed in f32. On a processor without
 // such products, and with MOBIUS_ISA=avx2, it is f32 that computes them, to the same accuracy.
-#include <omp.h>
 
 #include <bit>
 #include <limits>
@@ -200,19 +199,8 @@ TEST(Bf16Matmul, SameBitsForEveryThreadCount) {
 }
 
 TEST(Bf16Matmul, IgnoresTheThreadsThatOpenMPWouldUse) {
-  const Tensor a = random_bf16({1, 3000}, 1), b = random_bf16({3000, 48}, 2);
-  const testing::ThreadCountGuard guard;
-  set_num_threads(1);  // so that the tile is computed outside of any parallel region
-  const int before = omp_get_max_threads();
-  std::vector<std::vector<float>> results;
-  for (const int threads : {1, 2, 4}) {
-    omp_set_num_threads(threads);
-    results.push_back(matmul(a, b).to_vector<float>());
-    EXPECT_EQ(omp_get_max_threads(), threads);
-  }
-  omp_set_num_threads(before);
-  EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(results[0], results[2]);
+  testing::expect_same_for_every_openmp_thread_count(random_bf16({1, 3000}, 1),
+                                                     random_bf16({3000, 48}, 2));
 }
 
 TEST(Bf16Matmul, RefusesOtherTypesBesideIt) {

@@ -1,6 +1,5 @@
 // Matrix products against plain loops in long double: ragged shapes, every stride pattern, batches,
 // accumulation, long k; the same bits for every thread count.
-#include <omp.h>
 
 #include <functional>
 
@@ -124,19 +123,8 @@ TYPED_TEST(Matmul, SameBitsForEveryThreadCount) {
 }
 
 TEST(MatmulF32, IgnoresTheThreadsThatOpenMPWouldUse) {
-  const Tensor a = random_tensor<float>({1, 3000}, 1), b = random_tensor<float>({3000, 48}, 2);
-  const testing::ThreadCountGuard guard;
-  set_num_threads(1);  // so that the tile is computed outside of any parallel region
-  const int before = omp_get_max_threads();
-  std::vector<std::vector<float>> results;
-  for (const int threads : {1, 2, 4}) {
-    omp_set_num_threads(threads);
-    results.push_back(matmul(a, b).to_vector<float>());
-    EXPECT_EQ(omp_get_max_threads(), threads);
-  }
-  omp_set_num_threads(before);
-  EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(results[0], results[2]);
+  testing::expect_same_for_every_openmp_thread_count(random_tensor<float>({1, 3000}, 1),
+                                                     random_tensor<float>({3000, 48}, 2));
 }
 
 // ---- linear

@@ -1,9 +1,12 @@
 // Matrix products by plain loops in long double, and how near the kernels must come.
 #pragma once
 
+#include <omp.h>
+
 #include <cmath>
 #include <vector>
 
+#include "core/ops.h"
 #include "tests/core/kernel_testing.h"
 
 namespace mobius::testing {
@@ -62,6 +65,23 @@ void expect_product(const Tensor& a, const Tensor& b, const Tensor& got, double 
         near(values[i], want[i].value + already, ulps, want[i].magnitude + std::abs(already)))
         << to_string(a.shape()) << " x " << to_string(b.shape()) << " at " << i;
   }
+}
+
+/// Expects the f32 product of a single tile to have the same bits whatever number of threads OpenMP
+/// would use, and to leave that number alone.
+inline void expect_same_for_every_openmp_thread_count(const Tensor& a, const Tensor& b) {
+  const ThreadCountGuard guard;
+  set_num_threads(1);  // so that the tile is computed outside of any parallel region
+  const int before = omp_get_max_threads();
+  std::vector<std::vector<float>> results;
+  for (const int threads : {1, 2, 4}) {
+    omp_set_num_threads(threads);
+    results.push_back(matmul(a, b).to_vector<float>());
+    EXPECT_EQ(omp_get_max_threads(), threads);
+  }
+  omp_set_num_threads(before);
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
 }
 
 }  // namespace mobius::testing
