@@ -114,6 +114,7 @@ TEST_F(CommandTest, DivergenceHasItsOwnExitCode) {
   expect_error(train({"optimizer.lr=1e30", "schedule.kind=constant", "checkpoint.every=1"}), 3,
                "step 2: ");
   EXPECT_EQ(read_checkpoint_header(step_file(folder_ / "run", 1)).step, 1);
+  EXPECT_FALSE(fs::exists(step_file(folder_ / "run", 2))) << "what diverged is not kept";
 }
 
 TEST_F(CommandTest, PrintsTheThreadCountAndTheConfigurationWins) {
