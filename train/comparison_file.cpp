@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/path.h"
 #include "train/printable.h"
 
 namespace mobius {
@@ -49,7 +50,8 @@ ConfigDocument base_of(const ConfigDocument& comparison) {
     throw printable_error("{}: base: expected a file name, got {}", base->value.where,
                           describe(base->value));
   }
-  ConfigDocument document = ConfigDocument::from_file(comparison.folder() / base->value.text);
+  ConfigDocument document =
+      ConfigDocument::from_file(comparison.folder() / expand_home(base->value.text));
   document.merge(own.root());
   return document;
 }

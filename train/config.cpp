@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/path.h"
 #include "nn/language_model.h"
 #include "train/config_reader.h"
 #include "train/config_writer.h"
@@ -192,9 +193,9 @@ std::unique_ptr<Config> make_config(const ConfigDocument& document, const Regist
   auto config = std::make_unique<Config>(known);
   const std::unique_ptr<Schema> schema = describe(*config);
   read_config(document, *schema);
-  if (config->output.dir.empty()) {
-    config->output.dir = "runs/" + std::filesystem::path(document.name()).stem().string();
-  }
+  std::string& dir = config->output.dir;
+  if (dir.empty()) dir = "runs/" + std::filesystem::path(document.name()).stem().string();
+  dir = expand_home(dir);
   return config;
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/path.h"
 #include "train/checkpoint.h"
 #include "train/commands/commands.h"
 #include "train/comparison.h"
@@ -221,11 +222,12 @@ void add_compare_command(CLI::App& app, const Registries& known, Action& action)
   command->footer(examples);
   auto arguments = std::make_shared<CompareArguments>();
   CLI::Option* config = command->add_option("config", arguments->config, "YAML file");
-  config->type_name("CONFIG");
+  config->type_name("CONFIG")->transform(expand_home);
   command->add_option("overrides", arguments->overrides, "values that replace the base's")
       ->type_name("key.path=value");
   command->add_option("--out", arguments->out, "folder of the comparison; default runs/NAME")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->transform(expand_home);
   command->add_option("--jobs,-j", arguments->jobs, "runs trained at once")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
@@ -236,6 +238,7 @@ void add_compare_command(CLI::App& app, const Registries& known, Action& action)
       ->add_option("--report", arguments->report,
                    "compare the runs in these folders, as far as they have finished")
       ->type_name("DIR...")
+      ->transform(expand_home)
       ->excludes(config)
       ->excludes(list);
   command->callback([arguments, &known, &action] {

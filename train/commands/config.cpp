@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/path.h"
 #include "train/commands/commands.h"
 #include "train/config_writer.h"
 
@@ -44,7 +45,8 @@ void add_config_command(CLI::App& app, const Registries& known, Action& action) 
   auto arguments = std::make_shared<ShowArguments>();
   show_command->add_option("config", arguments->config, "YAML file")
       ->required()
-      ->type_name("CONFIG");
+      ->type_name("CONFIG")
+      ->transform(expand_home);
   show_command->add_option("overrides", arguments->overrides, "values that replace the file's")
       ->type_name("key.path=value");
   show_command->callback([arguments, &known, &action] {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/path.h"
 #include "train/checkpoint.h"
 #include "train/commands/commands.h"
 #include "train/experiment.h"
@@ -64,8 +65,14 @@ void add_export_command(CLI::App& app, Action& action) {
       app.add_subcommand("export", "Write a checkpoint's parameters as a safetensors file");
   command->footer(export_examples);
   auto paths = std::make_shared<std::pair<std::string, std::string>>();
-  command->add_option("checkpoint", paths->first, "HDF5 file")->required()->type_name("CHECKPOINT");
-  command->add_option("out", paths->second, "safetensors file")->required()->type_name("OUT");
+  command->add_option("checkpoint", paths->first, "HDF5 file")
+      ->required()
+      ->type_name("CHECKPOINT")
+      ->transform(expand_home);
+  command->add_option("out", paths->second, "safetensors file")
+      ->required()
+      ->type_name("OUT")
+      ->transform(expand_home);
   command->callback([paths, &action] {
     action = [paths] { return export_parameters(paths->first, paths->second); };
   });
@@ -79,9 +86,18 @@ void add_import_command(CLI::App& app, const Registries& known, Action& action) 
     std::string config, file, out;
   };
   auto paths = std::make_shared<Paths>();
-  command->add_option("config", paths->config, "of the model")->required()->type_name("CONFIG");
-  command->add_option("file", paths->file, "safetensors file")->required()->type_name("FILE");
-  command->add_option("out", paths->out, "HDF5 file")->required()->type_name("CHECKPOINT");
+  command->add_option("config", paths->config, "of the model")
+      ->required()
+      ->type_name("CONFIG")
+      ->transform(expand_home);
+  command->add_option("file", paths->file, "safetensors file")
+      ->required()
+      ->type_name("FILE")
+      ->transform(expand_home);
+  command->add_option("out", paths->out, "HDF5 file")
+      ->required()
+      ->type_name("CHECKPOINT")
+      ->transform(expand_home);
   command->callback([paths, &known, &action] {
     action = [paths, &known] {
       return import_parameters(paths->config, paths->file, paths->out, known);

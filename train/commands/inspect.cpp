@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "core/path.h"
 #include "train/checkpoint.h"
 #include "train/commands/commands.h"
 #include "train/printable.h"
@@ -45,7 +46,10 @@ void add_inspect_command(CLI::App& app, Action& action) {
       app.add_subcommand("inspect", "Show a checkpoint's step, configuration and parameters");
   command->footer(examples);
   auto path = std::make_shared<std::string>();
-  command->add_option("checkpoint", *path, "HDF5 file")->required()->type_name("CHECKPOINT");
+  command->add_option("checkpoint", *path, "HDF5 file")
+      ->required()
+      ->type_name("CHECKPOINT")
+      ->transform(expand_home);
   command->callback([path, &action] { action = [path] { return inspect(*path); }; });
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/path.h"
 #include "train/commands/commands.h"
 #include "train/printable.h"
 #include "train/trainer.h"
@@ -80,13 +81,18 @@ void add_train_command(CLI::App& app, const Registries& known, RanksAction& acti
   CLI::App* command = app.add_subcommand("train", "Train the model a configuration describes");
   command->footer(examples);
   auto arguments = std::make_shared<TrainArguments>();
-  command->add_option("config", arguments->config, "YAML file")->required()->type_name("CONFIG");
+  command->add_option("config", arguments->config, "YAML file")
+      ->required()
+      ->type_name("CONFIG")
+      ->transform(expand_home);
   command->add_option("overrides", arguments->overrides, "values that replace the file's")
       ->type_name("key.path=value");
   command->add_option("--out", arguments->out, "folder of the run, in place of output.dir")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->transform(expand_home);
   command->add_option("--resume", arguments->resume, "checkpoint to go on from")
-      ->type_name("PATH|auto");
+      ->type_name("PATH|auto")
+      ->transform(expand_home);
   command->callback([arguments, &known, &action] {
     action = [arguments, &known](Communicator& communicator) {
       return train(*arguments, known, communicator);

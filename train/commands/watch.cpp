@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/path.h"
 #include "train/commands/commands.h"
 #include "train/stop_signal.h"
 
@@ -72,7 +73,8 @@ void add_watch_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<WatchArguments>();
   command->add_option("folder", arguments->folder, "folder of a run or a comparison")
       ->required()
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->transform(expand_home);
   command->add_flag("--once", arguments->is_once, "draw them once, as they are now");
   command->callback([arguments, &action] { action = [arguments] { return watch(*arguments); }; });
 }
