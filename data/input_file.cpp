@@ -12,13 +12,15 @@
 namespace mobius {
 
 InputFile::InputFile(const std::filesystem::path& path)
-    : name_(path.string()), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    : name_(path.string()), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (descriptor_ < 0) throw Error("{}: {}", name_, std::strerror(errno));
-  if (!std::filesystem::is_regular_file(path)) {
+  struct stat status {};
+  ::fstat(descriptor_, &status);
+  if (!S_ISREG(status.st_mode)) {
     ::close(descriptor_);
     throw Error("{}: is not a file", name_);
   }
-  size_ = size_now();
+  size_ = static_cast<std::uint64_t>(status.st_size);
 }
 
 InputFile::~InputFile() { ::close(descriptor_); }
