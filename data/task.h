@@ -67,7 +67,8 @@ class Task {
   /// Whether the sequences are text: then the loss is told as perplexity, too.
   virtual bool is_language() const { return false; }
   /// Bytes of text that a token of the test sequences stands for, on average: what makes losses
-  /// comparable between tokenisers, as bits per byte.
+  /// comparable between tokenisers, as bits per byte. Nothing where that is not known, or where the
+  /// tokens do not keep the text: warnings() then says so.
   virtual std::optional<double> bytes_per_token() const { return std::nullopt; }
   /// What makes text of the tokens; null where they stand for none. A checkpoint of a run on this
   /// task carries its model.
@@ -75,6 +76,10 @@ class Task {
   /// Tells data that come from files from others, so that a run that goes on notices a change.
   /// Empty where sequences follow from the settings alone.
   virtual std::string fingerprint() const { return ""; }
+  /// The data in a line, for the beginning of a run. Empty where there is nothing to say.
+  virtual std::string summary() const { return ""; }
+  /// What is not as it should be in the data, a line each: for whoever trains or tests on them.
+  virtual std::vector<std::string> warnings() const { return {}; }
 
   /// The group that training step `step` draws from. A whole step has one group, so batches stay
   /// rectangular though groups differ in sequence length.

@@ -207,6 +207,9 @@ void Trainer::announce() const {
                             config_.output.dir, config_.attention.name, config_.task.name,
                             format_count(static_cast<double>(experiment_.model->parameter_count())),
                             ranks, num_threads(), num_threads() == 1 ? "" : "s"));
+  const Task& task = *experiment_.task;
+  if (!task.summary().empty()) progress_.say(task.summary());
+  for (const std::string& warning : task.warnings()) progress_.say("warning: " + warning);
   if (config_.train.precision == ProductPrecision::bf16 && !backend_for({}).has_bf16_products()) {
     progress_.say(
         "precision bf16: this processor has no products of bf16; they are computed in f32 from "

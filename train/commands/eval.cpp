@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/parallel.h"
+#include "core/path.h"
 #include "train/checkpoint.h"
 #include "train/commands/commands.h"
 #include "train/experiment.h"
@@ -47,6 +48,13 @@ void print_scores(std::int64_t step, const Evaluation& evaluation, const NamedSc
   }
 }
 
+void warn_of_data(const Task& task) {
+  std::fflush(stdout);
+  for (const std::string& warning : task.warnings()) {
+    fmt::print(stderr, "mobius: warning: {}\n", printable(warning));
+  }
+}
+
 // The score is then not that of the training run: of other data, by the same name.
 void warn_of_other_data(const CheckpointHeader& header, const Task& task, const std::string& path) {
   const std::string now = task.fingerprint();
@@ -64,7 +72,10 @@ ExitCode eval(const std::string& path, bool as_json, const Registries& known,
   if (config->train.threads > 0) set_num_threads(config->train.threads);
   const Experiment experiment = build_experiment(*config, {}, header.tokenizer);
   load_checkpoint(path, tensors_of(*experiment.model));
-  if (communicator.is_root()) warn_of_other_data(header, *experiment.task, path);
+  if (communicator.is_root()) {
+    warn_of_other_data(header, *experiment.task, path);
+    warn_of_data(*experiment.task);
+  }
 
   const Evaluation evaluation =
       *evaluate(*experiment.model, *experiment.task, config->train.micro_batch_size(), communicator,
@@ -91,7 +102,10 @@ void add_eval_command(CLI::App& app, const Registries& known, RanksAction& actio
   command->footer(examples);
   auto path = std::make_shared<std::string>();
   auto as_json = std::make_shared<bool>(false);
-  command->add_option("checkpoint", *path, "HDF5 file")->required()->type_name("CHECKPOINT");
+  command->add_option("checkpoint", *path, "HDF5 file")
+      ->required()
+      ->type_name("CHECKPOINT")
+      ->transform(expand_home);
   command->add_flag("--json", *as_json, "one JSON object on standard output");
   command->callback([path, as_json, &known, &action] {
     action = [path, as_json, &known](Communicator& communicator) {
