@@ -84,6 +84,23 @@ TEST_F(GenerateTest, EveryTokenizerWrites) {
   }
 }
 
+TEST_F(GenerateTest, BeginsFromWhatTheTextHas) {
+  const auto beginning_of = [&](std::string text) {
+    write_text(folder_ / "text.txt", text);
+    std::filesystem::remove_all(folder_ / "run");
+    const Outcome outcome = generate(train({}), {"--tokens", "5"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out.substr(0, 1);
+  };
+  std::string text = some_text(80);
+  EXPECT_EQ(beginning_of(text), "\n");
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  EXPECT_EQ(beginning_of(text), " ");
+  std::erase(text, ' ');
+  std::erase(text, '.');
+  EXPECT_EQ(beginning_of(text), "a") << "the first of its characters";
+}
+
 TEST_F(GenerateTest, RefusesWhatItCannotGoOnFrom) {
   const std::string checkpoint = train({});
   const auto expect_error = [](const Outcome& outcome, int code, const std::string& part) {

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "core/parallel.h"
+#include "core/path.h"
 #include "data/lm.h"
 #include "nn/generator.h"
 #include "train/checkpoint.h"
@@ -30,7 +32,7 @@ same options and seed make the same text. Ctrl-C ends it.)";
 
 struct GenerateArguments {
   std::string checkpoint;
-  std::string prompt = "\n";
+  std::optional<std::string> prompt;
   std::int64_t tokens = 500;
   SamplingOptions sampling;
   std::uint64_t seed = 1;
@@ -95,6 +97,33 @@ Writer load_writer(const std::string& path, const Registries& known) {
   return writer;
 }
 
+// What text begins from that nobody has begun: a line end, where the vocabulary has one, else a
+// space, else its first token that stands for text.
+std::int32_t first_token(const Tokenizer& tokenizer) {
+  const auto find = [&](auto&& is_meant) -> std::optional<std::int32_t> {
+    for (std::int32_t token = 0; token < tokenizer.vocab_size(); ++token) {
+      const bool is_known = !tokenizer.is_unknown(token);
+      if (is_known && is_meant(tokenizer.decode(std::span(&token, 1)))) return token;
+    }
+    return std::nullopt;
+  };
+  for (const char* beginning : {"\n", " "}) {
+    const auto token = find([beginning](const std::string& text) { return text == beginning; });
+    if (token) return *token;
+  }
+  const auto token = find([](const std::string& text) { return !text.empty(); });
+  if (!token) throw Error("the tokenizer has no token that stands for text");
+  return *token;
+}
+
+void warn_of_unknown(const Tokenizer& tokenizer, const std::vector<std::int32_t>& tokens) {
+  const auto n = std::count_if(tokens.begin(), tokens.end(),
+                               [&](std::int32_t token) { return tokenizer.is_unknown(token); });
+  if (n == 0) return;
+  fmt::print(stderr, "mobius: warning: --prompt: {} of {} tokens are unknown to the tokenizer\n", n,
+             tokens.size());
+}
+
 std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const std::string& prompt) {
   std::vector<std::int32_t> tokens;
   try {
@@ -103,20 +132,24 @@ std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const std::strin
     throw ConfigError("--prompt: {}", error.what());
   }
   if (tokens.empty()) throw ConfigError("--prompt: expected text to go on from, got none");
+  warn_of_unknown(tokenizer, tokens);
   return tokens;
 }
 
 ExitCode generate(const GenerateArguments& arguments, const Registries& known) {
   arguments.sampling.validate();
   const Writer writer = load_writer(arguments.checkpoint, known);
-  const std::vector<std::int32_t> prompt = tokens_of(*writer.tokenizer, arguments.prompt);
+  const Tokenizer& tokenizer = *writer.tokenizer;
+  const std::vector<std::int32_t> prompt = arguments.prompt
+                                               ? tokens_of(tokenizer, *arguments.prompt)
+                                               : std::vector{first_token(tokenizer)};
   Generator generator(*writer.model, arguments.sampling,
                       arguments.context.value_or(writer.trained_length), arguments.seed);
   const StopSignal stop;
   const auto start = std::chrono::steady_clock::now();
   std::int64_t n = 0;
   {
-    TextStream text(*writer.tokenizer);
+    TextStream text(tokenizer);
     text.add(prompt);
     generator.read(prompt);
     for (; n < arguments.tokens && !stop.is_requested(); ++n) {
@@ -137,8 +170,13 @@ void add_generate_command(CLI::App& app, const Registries& known, Action& action
   auto arguments = std::make_shared<GenerateArguments>();
   command->add_option("checkpoint", arguments->checkpoint, "HDF5 file")
       ->required()
-      ->type_name("CHECKPOINT");
-  command->add_option("--prompt", arguments->prompt, "text to go on from; a line end unless given")
+      ->type_name("CHECKPOINT")
+      ->transform(expand_home);
+  command
+      ->add_option(
+          "--prompt", arguments->prompt,
+          "text to go on from; unless given a line end, or, where the text had none, a space "
+          "or else its first character")
       ->type_name("TEXT");
   command->add_option("--tokens", arguments->tokens, "how many to make")
       ->capture_default_str()
