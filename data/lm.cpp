@@ -10,11 +10,11 @@
 #include "core/error.h"
 #include "core/rng.h"
 #include "core/schema.h"
+#include "core/validate.h"
 #include "data/input_file.h"
 #include "data/next_token.h"
 #include "data/permutation.h"
 #include "data/utf8.h"
-#include "data/validate.h"
 #include "data/windows.h"
 
 namespace mobius {

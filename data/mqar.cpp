@@ -11,9 +11,9 @@
 #include "core/error.h"
 #include "core/rng.h"
 #include "core/schema.h"
+#include "core/validate.h"
 #include "data/mixture.h"
 #include "data/sampling.h"
-#include "data/validate.h"
 
 namespace mobius {
 namespace {

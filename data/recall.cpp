@@ -7,8 +7,8 @@
 #include "core/error.h"
 #include "core/rng.h"
 #include "core/schema.h"
+#include "core/validate.h"
 #include "data/next_token.h"
-#include "data/validate.h"
 
 namespace mobius {
 namespace {

@@ -63,8 +63,8 @@ MultiHeadAttention::MultiHeadAttention(const AttentionContext& context, std::int
   proj_ = make_child<Linear>("proj", context.init, d_model_, d_model_, context.bias,
                              context.output_scale);
   if (positions_ == Positions::relative) {
-    if (context.max_distance < 1)
-      throw ConfigError("attention: expected max_distance of at least 1, got {}",
+    if (context.max_distance < 1 || context.max_distance > largest_count)
+      throw ConfigError("attention: expected max_distance in [1, {}], got {}", largest_count,
                         context.max_distance);
     relative_ = register_parameter("relative", context.init.zeros({2 * context.max_distance + 1}));
   }

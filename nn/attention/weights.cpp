@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/error.h"
+#include "core/ops_checks.h"
 
 namespace mobius {
 
@@ -45,6 +46,18 @@ Variable log_weights(const AttentionCall& call) {
   return scores;
 }
 
+Tensor data_of(const Variable& x) { return x.defined() ? x.data() : Tensor(); }
+
+AttentionInputs data_of(const AttentionVariables& in) {
+  return {data_of(in.q),
+          data_of(in.k),
+          data_of(in.v),
+          data_of(in.key_bias),
+          data_of(in.distance_bias),
+          data_of(in.sharpness),
+          data_of(in.log_factor)};
+}
+
 double entropy(std::span<const double> weights, double sum) {
   double entropy = 0;
   for (const double weight : weights) {
@@ -58,6 +71,10 @@ double entropy(std::span<const double> weights, double sum) {
 
 Variable for_every_head(const Variable& x, std::int64_t n_heads) {
   if (x.size(1) == n_heads) return x;
+  if (x.size(1) < 1 || n_heads % x.size(1) != 0) {
+    throw ShapeError("attention: {} heads cannot share the {} of {}", n_heads, x.size(1),
+                     to_string(x.shape()));
+  }
   Shape split = x.shape(), repeated = x.shape(), merged = x.shape();
   split.insert(split.begin() + 2, 1);
   repeated.insert(repeated.begin() + 2, n_heads / x.size(1));
@@ -69,6 +86,7 @@ Variable attention_weights(const AttentionCall& call) {
   const AttentionSpec& spec = call.spec;
   if (spec.threshold.value.defined())
     throw Error("attention_weights: expected the selected keys as a mask, got a threshold");
+  require_numbers_fit(spec, data_of(call.inputs));
   const Variable log_w = log_weights(call);
   const Tensor allowed =
       materialize_mask(spec.mask, log_w.size(-2), log_w.size(-1), log_w.device());
