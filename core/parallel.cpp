@@ -7,6 +7,7 @@
 #include <exception>
 #include <mutex>
 
+#include "core/cpu/flush_to_zero.h"
 #include "core/error.h"
 
 namespace mobius {
@@ -57,16 +58,21 @@ void parallel_chunks(std::int64_t n, std::int64_t grain, ChunkFn fn, void* conte
   };
   const int threads = static_cast<int>(std::min<std::int64_t>(num_threads(), chunks));
   if (threads <= 1 || omp_in_parallel()) {
+    const FlushToZero flush;
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) run(chunk);
     return;
   }
   FirstException failure;
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-    try {
-      run(chunk);
-    } catch (...) {
-      failure.capture(chunk);
+#pragma omp parallel num_threads(threads)
+  {
+    const FlushToZero flush;  // each thread has a mode of its own
+#pragma omp for schedule(dynamic)
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      try {
+        run(chunk);
+      } catch (...) {
+        failure.capture(chunk);
+      }
     }
   }
   failure.rethrow();
