@@ -395,6 +395,7 @@ void write_content(hid_t file, const CheckpointHeader& header, const CheckpointT
   write_text(file, "config", header.config);
   write_number(file, "optimizer_steps", header.optimizer_steps);
   if (!header.data.empty()) write_text(file, "data", header.data);
+  if (!header.instruction_set.empty()) write_text(file, "instruction_set", header.instruction_set);
   {
     const Handle progress = create_group(file, "progress");
     for (const auto& [name, value] : header.progress) write_number(progress, name, value);
@@ -456,6 +457,8 @@ CheckpointHeader read_checkpoint_header(const fs::path& path) {
     header.tokenizer = read_tokenizer(file);
     if (check(H5Aexists(file, "data"), "read attribute data") > 0)
       header.data = read_text(file, "data");
+    if (check(H5Aexists(file, "instruction_set"), "read attribute instruction_set") > 0)
+      header.instruction_set = read_text(file, "instruction_set");
     return header;
   });
 }

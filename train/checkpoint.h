@@ -6,7 +6,8 @@
 // plain HDF5 (Python: h5py.File(path)["parameters"]["embedding.weight"][:]):
 //
 //   attributes        format, format_version, step, config (the resolved YAML), seed, rng,
-//                     next_batch, optimizer_steps, data (a fingerprint, where the task reads files)
+//                     next_batch, optimizer_steps, data (a fingerprint, where the task reads
+//                     files), instruction_set (of the processor that computed it)
 //   /progress         attributes: what the run has measured so far
 //   /parameters/NAME  one data set a parameter, by dotted path
 //   /buffers/NAME
@@ -39,7 +40,8 @@ struct CheckpointHeader {
   std::int64_t optimizer_steps = 0;        ///< steps the optimiser's state has seen
   std::map<std::string, double> progress;  ///< by name, for instance "train_seconds"
   std::optional<TokenizerModel> tokenizer{};
-  std::string data{};  ///< Task::fingerprint()
+  std::string data{};             ///< Task::fingerprint()
+  std::string instruction_set{};  ///< as instruction_set() names it; empty: not known
 };
 
 /// Handles to the tensors of a run, to be written or to be filled in place. Names: as the module

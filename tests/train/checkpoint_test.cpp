@@ -28,7 +28,8 @@ CheckpointHeader some_header(std::int64_t step = 7) {
           .optimizer_steps = 5,
           .progress = {{"train_seconds", 1.5}, {"best_value", 0.25}},
           .tokenizer = TokenizerModel{"char", std::string("\0\n a\xc3\xa9", 6)},
-          .data = "12 tokens"};
+          .data = "12 tokens",
+          .instruction_set = "avx512_amx"};
 }
 
 CheckpointTensors some_tensors(float first = 1) {
@@ -81,9 +82,11 @@ TEST_F(Checkpoint, ATokenizerCanBeEmptyOrAbsent) {
     CheckpointHeader header = some_header();
     header.tokenizer = tokenizer;
     header.data = "";
+    header.instruction_set = "";
     save_checkpoint(path_, header, some_tensors());
     EXPECT_EQ(read_checkpoint_header(path_).tokenizer, tokenizer);
     EXPECT_EQ(read_checkpoint_header(path_).data, "");
+    EXPECT_EQ(read_checkpoint_header(path_).instruction_set, "");
   }
 }
 
@@ -94,6 +97,7 @@ TEST_F(Checkpoint, ReturnsWhatWasSaved) {
   EXPECT_EQ(header.seed, 0xfedcba9876543210u);
   EXPECT_EQ(header.tokenizer, some_header().tokenizer);
   EXPECT_EQ(header.data, "12 tokens");
+  EXPECT_EQ(header.instruction_set, "avx512_amx");
   EXPECT_EQ(header.config, some_header().config);
   EXPECT_EQ(header.optimizer_steps, 5);
   EXPECT_EQ(header.progress, some_header().progress);

@@ -22,6 +22,8 @@ ExitCode inspect(const std::string& path) {
   const CheckpointHeader header = read_checkpoint_header(path);
   const std::vector<StoredTensor> parameters = list_parameters(path);
   fmt::print("step {}, seed {}\n", header.step, header.seed);
+  if (!header.instruction_set.empty())
+    fmt::print("instruction set: {}\n", printable(header.instruction_set));
   for (const auto& [name, value] : header.progress)
     fmt::print("{}: {:g}\n", printable(name), printable(value));
   fmt::print("\n# configuration\n{}\n# parameters\n", printable_lines(header.config));
