@@ -39,22 +39,14 @@ Place below(const Place& place, std::string_view key) {
 }
 
 OptionValue read_scalar(OptionType type, const ConfigNode& node) {
-  if (type == OptionType::text) return node.text;
-  if (node.is_quoted) {
+  if (type != OptionType::text && node.is_quoted) {
     throw printable_error("expected {}, got the quoted text '{}': remove the quotes",
                           type == OptionType::boolean   ? "true or false"
                           : type == OptionType::integer ? "integer"
                                                         : "number",
                           node.text);
   }
-  switch (type) {
-    case OptionType::boolean:
-      return read_boolean(node.text);
-    case OptionType::integer:
-      return read_integer(node.text);
-    default:
-      return read_number(node.text);
-  }
+  return read_scalar(type, node.text);
 }
 
 template <typename T>

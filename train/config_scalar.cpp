@@ -154,4 +154,18 @@ double read_number(std::string_view text) {
   return value;
 }
 
+OptionValue read_scalar(OptionType type, std::string_view text) {
+  switch (type) {
+    case OptionType::boolean:
+      return read_boolean(text);
+    case OptionType::integer:
+      return read_integer(text);
+    case OptionType::number:
+      return read_number(text);
+    case OptionType::text:
+      break;
+  }
+  return std::string(text);
+}
+
 }  // namespace mobius

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/schema.h"
+
 namespace mobius {
 
 bool read_boolean(std::string_view text);
@@ -20,5 +22,8 @@ std::int64_t read_integer(std::string_view text);
 
 /// The double nearest to the text. Overflow and underflow to zero are errors.
 double read_number(std::string_view text);
+
+/// A value of this type; a text is taken as it is.
+OptionValue read_scalar(OptionType type, std::string_view text);
 
 }  // namespace mobius

@@ -13,6 +13,7 @@
 
 #include "train/checkpoint.h"
 #include "train/commands/commands.h"
+#include "train/commands/value_options.h"
 #include "train/comparison.h"
 #include "train/comparison_file.h"
 #include "train/comparison_output.h"
@@ -59,6 +60,10 @@ struct CompareArguments {
   int jobs = 1;
   bool is_list = false;
   std::vector<std::string> report;
+
+  void describe(Schema& schema) {
+    schema.field("jobs", jobs, "runs trained at once").at_least(1).at_most(4096);
+  }
 };
 
 struct Contender {
@@ -226,9 +231,7 @@ void add_compare_command(CLI::App& app, const Registries& known, Action& action)
       ->type_name("key.path=value");
   command->add_option("--out", arguments->out, "folder of the comparison; default runs/NAME")
       ->type_name("DIR");
-  command->add_option("--jobs,-j", arguments->jobs, "runs trained at once")
-      ->check(CLI::Range(1, 4096))
-      ->type_name("N");
+  add_value_option(*command, describe(*arguments), "jobs", "--jobs,-j");
   CLI::Option* list =
       command->add_flag("--list", arguments->is_list,
                         "print one command a line for each unfinished run, to run elsewhere");

@@ -14,6 +14,7 @@
 #include "nn/generator.h"
 #include "train/checkpoint.h"
 #include "train/commands/commands.h"
+#include "train/commands/value_options.h"
 #include "train/printable.h"
 #include "train/stop_signal.h"
 
@@ -35,6 +36,16 @@ struct GenerateArguments {
   SamplingOptions sampling;
   std::uint64_t seed = 1;
   std::optional<std::int64_t> context;
+
+  void describe(Schema& schema) {
+    schema.field("tokens", tokens, "how many to make").non_negative();
+    sampling.describe(schema);
+    schema.field("seed", seed, "of the draws").non_negative().unbounded();
+    schema
+        .field("context", context,
+               "tokens looked back on at most; the length of training sequences unless given")
+        .at_least(2);
+  }
 };
 
 // Bytes of a text that end with a whole character, or with bytes that begin none.
@@ -107,7 +118,6 @@ std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const std::strin
 }
 
 ExitCode generate(const GenerateArguments& arguments, const Registries& known) {
-  arguments.sampling.validate();
   const Writer writer = load_writer(arguments.checkpoint, known);
   const std::vector<std::int32_t> prompt = tokens_of(*writer.tokenizer, arguments.prompt);
   Generator generator(*writer.model, arguments.sampling,
@@ -140,29 +150,7 @@ void add_generate_command(CLI::App& app, const Registries& known, Action& action
       ->type_name("CHECKPOINT");
   command->add_option("--prompt", arguments->prompt, "text to go on from; a line end unless given")
       ->type_name("TEXT");
-  command->add_option("--tokens", arguments->tokens, "how many to make")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("N");
-  command
-      ->add_option("--temperature", arguments->sampling.temperature,
-                   "divides the logits; 0: always the likeliest token")
-      ->capture_default_str()
-      ->type_name("T");
-  command
-      ->add_option("--top-k", arguments->sampling.top_k, "draw from the K likeliest tokens alone")
-      ->type_name("K");
-  command
-      ->add_option("--top-p", arguments->sampling.top_p,
-                   "draw from the likeliest tokens that have the probability P together")
-      ->type_name("P");
-  command->add_option("--seed", arguments->seed, "of the draws")
-      ->capture_default_str()
-      ->type_name("SEED");
-  command
-      ->add_option("--context", arguments->context,
-                   "tokens looked back on at most; the length of training sequences unless given")
-      ->type_name("N");
+  add_value_options(*command, describe(*arguments));
   command->callback([arguments, &known, &action] {
     action = [arguments, &known] { return generate(*arguments, known); };
   });
