@@ -124,6 +124,7 @@ Statistic statistic_of(const std::vector<double>& values) {
   const auto count = static_cast<double>(values.size());
   for (const double value : values) statistic.mean += value / count;
   if (values.size() < 2) return statistic;
+  if (!std::isfinite(statistic.mean)) return statistic;
   double squares = 0;
   for (const double value : values) squares += std::pow(value - statistic.mean, 2);
   statistic.deviation = std::sqrt(squares / (count - 1));
@@ -135,9 +136,9 @@ std::size_t ComparedSetting::complete_runs() const {
       runs.begin(), runs.end(), [](const ComparedRun* run) { return run->is_complete(); }));
 }
 
-bool ComparedSetting::has_diverged() const {
-  return std::any_of(runs.begin(), runs.end(),
-                     [](const ComparedRun* run) { return run->is_diverged(); });
+std::size_t ComparedSetting::diverged_runs() const {
+  return static_cast<std::size_t>(std::count_if(
+      runs.begin(), runs.end(), [](const ComparedRun* run) { return run->is_diverged(); }));
 }
 
 Comparison::Comparison(const std::vector<fs::path>& folders) : runs_(read_runs(folders)) {

@@ -86,10 +86,17 @@ void EarlyStopOptions::describe(Schema& schema) {
       throw ConfigError("has no effect: threshold is null");
     }
   });
+  schema.check("threshold", [this] {
+    if (!threshold) return;
+    if (metric == Metric::accuracy && !(*threshold >= 0 && *threshold <= 1))
+      throw ConfigError("an accuracy lies in [0, 1], got {}", *threshold);
+    if (metric == Metric::loss && !(*threshold > 0))
+      throw ConfigError("no loss gets to {}: expected a number above 0", *threshold);
+  });
 }
 
 bool EarlyStopOptions::is_reached(const Score& test) const {
-  return threshold && !is_better(metric, *threshold, value_of(metric, test));
+  return threshold && test.is_finite() && !is_better(metric, *threshold, value_of(metric, test));
 }
 
 void TrainOptions::describe(Schema& schema) {
@@ -102,7 +109,9 @@ void TrainOptions::describe(Schema& schema) {
   schema.choice(
       "precision", precision, {{"f32", ProductPrecision::full}, {"bf16", ProductPrecision::bf16}},
       "of the factors of the linear layers' products; weights, sums and all else are f32");
-  schema.field("seed", seed, "of the data, the initial values and dropout").non_negative();
+  schema.field("seed", seed, "of the data, the initial values and dropout")
+      .non_negative()
+      .unbounded();
   schema.field("clip_grad_norm", clip_grad_norm, "largest global gradient norm; null: no clipping")
       .positive();
   schema.section("early_stop", early_stop, "when to end before max_steps");

@@ -22,7 +22,7 @@ void put(Json& object, const char* key, const std::optional<T>& value) {
 
 template <typename T>
 void get(const Json& object, const char* key, std::optional<T>& value) {
-  if (object.contains(key)) value = object.at(key).get<T>();
+  if (object.contains(key) && !object.at(key).is_null()) value = object.at(key).get<T>();
 }
 
 void put(Json& object, const std::optional<LanguageScore>& score) {
@@ -90,7 +90,9 @@ Json score_json(const Score& score) {
 
 Score score_from(const Json& object) {
   Score score;
-  score.loss_sum = object.at("loss_sum").is_null() ? 0 : object.at("loss_sum").get<double>();
+  const Json& loss_sum = object.at("loss_sum");  // null: not finite
+  score.loss_sum =
+      loss_sum.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss_sum.get<double>();
   object.at("n_labels").get_to(score.n_labels);
   object.at("n_correct").get_to(score.n_correct);
   object.at("n_scored").get_to(score.n_scored);
@@ -172,6 +174,8 @@ std::optional<RunSummary> read_summary(const fs::path& path) {
     if (object.contains("test")) {
       summary.test = score_from(object["test"]);
       summary.language = language_from(object["test"]);
+      // Earlier versions called such a run finished.
+      if (!summary.test->is_finite()) summary.status = RunStatus::diverged;
     }
     if (object.contains("groups")) {
       for (const auto& [name, score] : object["groups"].items()) {

@@ -17,7 +17,7 @@
 
 namespace mobius {
 
-/// The loss or a gradient is not finite. Nothing has been updated.
+/// A loss, a gradient or what an update made is not finite. Nothing of it is kept.
 class TrainingDiverged : public Error {
  public:
   using Error::Error;
@@ -41,6 +41,16 @@ Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_
 /// The global gradient norm, as gradient_norm() gives it. Throws TrainingDiverged, naming the step
 /// and the first parameter whose gradient is not finite.
 double finite_gradient_norm(const std::vector<TrainedParameter>& parameters, std::int64_t step);
+
+/// Throws TrainingDiverged, naming the step and a parameter that is to blame, unless the score of
+/// the test sequences is finite.
+void require_finite_test(const LanguageModel& model, const Score& test, std::int64_t step);
+
+/// Throws TrainingDiverged, on all ranks alike, naming the step and the first tensor, unless every
+/// parameter and all of the optimiser's state is finite: an update may overflow though its gradient
+/// did not.
+void require_finite_state(const Optimizer& optimizer, std::int64_t step,
+                          Communicator& communicator);
 
 /// Mean share of queries beyond the resolution limit in the model's last forward pass, over its
 /// layers; nothing where no layer has such a limit.

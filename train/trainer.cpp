@@ -2,9 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <utility>
 
 #include "core/backend.h"
+#include "core/cpu/flush_to_zero.h"
+#include "core/cpu/isa.h"
 #include "core/parallel.h"
 #include "data/loader.h"
 #include "train/attention_maps.h"
@@ -130,6 +133,11 @@ TrainingRecord TrainingRecord::from_map(const std::map<std::string, double>& val
   record.evaluated_step = static_cast<std::int64_t>(value_or_0(values, "evaluated_step"));
   get(values, "best_step", record.best_step);
   get(values, "best_value", record.best_value);
+  // An earlier version could take a score that was not finite for the best.
+  if (record.best_value && !std::isfinite(*record.best_value)) {
+    record.best_step.reset();
+    record.best_value.reset();
+  }
   get(values, "steps_to_99", record.steps_to_99);
   return record;
 }
@@ -177,6 +185,12 @@ void Trainer::restore(const fs::path& path, const Registries& known) {
     record_.best_value.reset();
   }
   progress_.say(fmt::format("resume: step {} from {}", step_, path.string()));
+  const std::string made_with = header.instruction_set, now = instruction_set();
+  if (!made_with.empty() && made_with != now) {
+    progress_.say(fmt::format(
+        "resume: was made with {}, now {}: results agree but for rounding, not to the bit",
+        made_with, now));
+  }
 }
 
 // A text that has changed since may have other characters or pieces: the tokens would mean others.
@@ -230,6 +244,7 @@ RunSummary Trainer::run(const StopSignal& stop) {
 }
 
 RunStatus Trainer::train(const StopSignal& stop) {
+  const FlushToZero flush;  // once, for it is not free at each of a step's operations
   if (step_ > 0) {
     if (const std::optional<RunStatus> end = finish_resumed_step(stop)) return *end;
   }
@@ -336,15 +351,19 @@ void Trainer::log_step(double tokens_per_s) {
 }
 
 // Scores the test sequences. False, and nothing has changed, where a signal came before the end.
+// Throws TrainingDiverged where a number is not finite: a score, or what would be saved as the
+// best.
 bool Trainer::test(const StopSignal& stop) {
   std::optional<Evaluation> evaluation =
       evaluate(*experiment_.model, *experiment_.task, config_.train.micro_batch_size(),
                communicator_, [&stop] { return stop.is_requested(); });
   if (!evaluation) return false;
+  const bool is_repeated = record_.evaluated_step == step_;  // a resumed run has its line already
+  if (metrics_ && !is_repeated) log_test(*evaluation);
+  require_finite_test(*experiment_.model, evaluation->total, step_);
+  require_finite_state();
   evaluation_ = std::move(evaluation);
-  if (record_.evaluated_step == step_) return true;  // a resumed run has its line already
-  if (metrics_) log_test();
-  note_test_score(evaluation_->total);
+  if (!is_repeated) note_test_score(evaluation_->total);
   return true;
 }
 
@@ -353,8 +372,9 @@ void Trainer::log(const MetricsLine& line) {
   if (events_) events_->write(line.step, scalars_of(line));
 }
 
-void Trainer::log_test() {
-  const Score& total = evaluation_->total;
+void Trainer::log_test(const Evaluation& evaluation) {
+  const Score& total = evaluation.total;
+  const std::optional<LanguageScore> language = test_language(evaluation);
   std::vector<AttentionDiagnostics> attention;
   if (config_.eval.diagnostics) {
     attention = diagnose(*experiment_.model, *experiment_.task, config_.train.micro_batch_size());
@@ -363,16 +383,16 @@ void Trainer::log_test() {
        .split = "test",
        .loss = total.loss(),
        .accuracy = total.accuracy(),
-       .language = test_language(),
+       .language = language,
        .lr = {},
        .grad_norm = {},
        .tokens_per_s = {},
-       .share_beyond_resolution = evaluation_->share_beyond_resolution,
-       .groups = named_groups(),
+       .share_beyond_resolution = evaluation.share_beyond_resolution,
+       .groups = named_groups(evaluation),
        .attention = std::move(attention)});
   progress_.say(fmt::format("step {}/{}  test loss {:.4f}{}, accuracy {:.2f}%", step_,
                             config_.train.max_steps, printable(total.loss()),
-                            language_words(test_language()), 100 * total.accuracy()));
+                            language_words(language), printable(100 * total.accuracy())));
 }
 
 void Trainer::note_test_score(const Score& score) {
@@ -399,10 +419,16 @@ void Trainer::save(const fs::path& path) const {
   header.progress = record_.to_map();
   header.tokenizer = tokenizer_model(*experiment_.task);
   header.data = data_;
+  header.instruction_set = instruction_set();
   save_checkpoint(path, header, tensors);
 }
 
+void Trainer::require_finite_state() const {
+  mobius::require_finite_state(*experiment_.optimizer, step_, communicator_);
+}
+
 void Trainer::save_step() {
+  require_finite_state();
   save(checkpoint_path(folder_.checkpoints(), step_));
   if (communicator_.is_root()) {
     prune_checkpoints(folder_.checkpoints(), config_.checkpoint.keep_last);
@@ -420,10 +446,11 @@ void Trainer::write_result(const RunSummary& summary) const {
   if (communicator_.is_root()) write_summary(folder_.summary(), summary);
 }
 
-std::vector<std::pair<std::string, Score>> Trainer::named_groups() const {
+std::vector<std::pair<std::string, Score>> Trainer::named_groups(
+    const Evaluation& evaluation) const {
   std::vector<std::pair<std::string, Score>> groups;
-  for (std::size_t i = 0; i < evaluation_->groups.size(); ++i) {
-    groups.emplace_back(experiment_.task->groups()[i], evaluation_->groups[i]);
+  for (std::size_t i = 0; i < evaluation.groups.size(); ++i) {
+    groups.emplace_back(experiment_.task->groups()[i], evaluation.groups[i]);
   }
   return groups;
 }
@@ -435,8 +462,8 @@ std::optional<LanguageScore> Trainer::batch_language() const {
   return language;
 }
 
-std::optional<LanguageScore> Trainer::test_language() const {
-  return language_score(evaluation_->total.loss(), *experiment_.task);
+std::optional<LanguageScore> Trainer::test_language(const Evaluation& evaluation) const {
+  return language_score(evaluation.total.loss(), *experiment_.task);
 }
 
 RunSummary Trainer::summarize(RunStatus status) const {
@@ -445,8 +472,8 @@ RunSummary Trainer::summarize(RunStatus status) const {
   summary.step = step_;
   if (evaluation_) {
     summary.test = evaluation_->total;
-    summary.groups = named_groups();
-    summary.language = test_language();
+    summary.groups = named_groups(*evaluation_);
+    summary.language = test_language(*evaluation_);
   }
   summary.best_step = record_.best_step;
   summary.best_value = record_.best_value;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/metrics.h"
 #include "train/printable.h"
 
 namespace mobius {
@@ -99,8 +100,10 @@ std::vector<Curve> curves_of(const std::vector<fs::path>& runs,
   return curves;
 }
 
-// A line a run: its letter, its name, and the last value of each of its curves.
-std::string legend(const std::vector<std::pair<std::string, std::vector<Curve>>>& kinds) {
+// A line a run: its letter, its name, the last value of each of its curves, and whether it
+// diverged.
+std::string legend(const std::vector<fs::path>& runs,
+                   const std::vector<std::pair<std::string, std::vector<Curve>>>& kinds) {
   std::string text;
   for (std::size_t i = 0; i < kinds.front().second.size(); ++i) {
     text += fmt::format("  {} {}", letter_of(i), printable(kinds.front().second[i].name));
@@ -108,6 +111,8 @@ std::string legend(const std::vector<std::pair<std::string, std::vector<Curve>>>
       if (curves[i].points.empty()) continue;
       text += fmt::format("  {} {:.4g}", kind, curves[i].points.back().second);
     }
+    const std::optional<RunSummary> summary = read_summary(runs[i] / "summary.json");
+    if (summary && summary->status == RunStatus::diverged) text += "  diverged";
     text += "\n";
   }
   return text;
@@ -156,10 +161,10 @@ std::string watch_screen(const std::vector<fs::path>& runs, int width, int heigh
     constexpr int around = 2;  // a title and the steps
     return plot("test loss", loss, width, room / 2 - around) +
            plot("test accuracy", accuracy, width, room / 2 - around) +
-           legend({{"loss", loss}, {"accuracy", accuracy}});
+           legend(runs, {{"loss", loss}, {"accuracy", accuracy}});
   }
   const std::vector<Curve> train = curves_of(runs, metrics, "train", &MetricsPoint::loss);
-  return plot("loss in training", train, width, room - 2) + legend({{"loss", train}});
+  return plot("loss in training", train, width, room - 2) + legend(runs, {{"loss", train}});
 }
 
 bool has_ended(const std::vector<fs::path>& runs) {

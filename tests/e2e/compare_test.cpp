@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -132,6 +133,62 @@ variations:
   ASSERT_EQ(csv.size(), 5u);
   EXPECT_THAT(csv[1], StartsWith("variant,tame,tame,0.001,1,1,,0."));
   EXPECT_THAT(csv[2], HasSubstr(",1,0,diverged,,,"));
+}
+
+TEST_F(CompareTest, WhatIsNotFiniteIsSeenAndNeverWins) {
+  write_text(comparison_, R"(
+base: tiny.yaml
+task: {name: mqar, vocab: 32, seq_len: 16, n_pairs: 2, n_test: 1}
+train: {max_steps: 1}
+eval: {every: 1}
+checkpoint: {metric: accuracy}
+grid:
+  optimizer.lr: [1.0e-03, 1.0e+30]
+)");
+  const auto expect_seen = [&](const Outcome& outcome) {
+    EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+    EXPECT_THAT(outcome.out, AllOf(HasSubstr("0.001"), HasSubstr("diverged")));
+    const auto json = nlohmann::json::parse(read_text(folder_ / "out" / "comparison.json"));
+    EXPECT_EQ(json.at("variants")[0].at("best").at("learning_rate"), "0.001");
+    EXPECT_EQ(json.at("variants")[0].at("best").at("complete_runs"), 1);
+    std::vector<std::string> statuses;
+    for (const auto& run : json.at("runs")) statuses.push_back(run.at("status"));
+    std::sort(statuses.begin(), statuses.end());
+    EXPECT_EQ(statuses, (std::vector<std::string>{"diverged", "finished"}));
+  };
+  expect_seen(mobius(arguments()));
+  std::vector<fs::path> complete;
+  for (const auto& entry : fs::directory_iterator(folder_ / "out")) {
+    const auto summary = read_summary(entry.path() / "summary.json");
+    if (summary && summary->is_complete()) complete.push_back(entry.path());
+    if (summary && !summary->is_complete()) {
+      EXPECT_FALSE(newest_checkpoint(entry.path() / "checkpoints").path.has_value());
+    }
+  }
+  ASSERT_EQ(complete.size(), 1u);
+
+  // An earlier version could leave a best value that was not finite: the run is finished all the
+  // same.
+  auto summary = nlohmann::json::parse(read_text(complete[0] / "summary.json"));
+  summary["best_value"] = nullptr;
+  write_text(complete[0] / "summary.json", summary.dump());
+  const Outcome again = mobius(arguments());
+  expect_seen(again);
+  EXPECT_THAT(again.err, HasSubstr(complete[0].filename().string() + ": finished before, skipped"));
+}
+
+TEST_F(CompareTest, MeetsTheNumberOfJobsAsAConfiguration) {
+  for (const auto& [jobs, problem] :
+       {std::pair("0", "must be in [1, 4096], got 0"),
+        std::pair("-1", "must be in [1, 4096], got -1"),
+        std::pair("two", "expected integer, got 'two'"),
+        std::pair("99999999999999999999",
+                  "'99999999999999999999' does not fit in a 64-bit integer")}) {
+    const Outcome outcome = mobius(arguments({"--jobs", jobs}));
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_EQ(outcome.err, std::string("mobius: error: --jobs: ") + problem + "\n");
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
 TEST_F(CompareTest, ListsWhatFailsAndGoesOn) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "tests/train/run_fixture.h"
@@ -53,6 +54,7 @@ TEST(Statistic, HasTheSampleDeviation) {
   EXPECT_DOUBLE_EQ(three.deviation.value(), std::sqrt(7));
   EXPECT_FALSE(statistic_of({5}).deviation);
   EXPECT_EQ(statistic_of({}).count, 0u);
+  EXPECT_FALSE(statistic_of({1, HUGE_VAL}).deviation);
 }
 
 TEST_F(ComparisonTest, TheBestMeanOverSeedsWins) {
@@ -78,6 +80,28 @@ TEST_F(ComparisonTest, ALearningRateWithARunThatDivergedIsNotTheBest) {
   run("a-lr=2-seed=2", "2", 50, 1);
   unfinished_run("b-lr=1", "1");
   EXPECT_THAT(variants(), ElementsAre("a 2", "b 1"));
+}
+
+// As earlier versions left it: finished, with a loss of null.
+TEST_F(ComparisonTest, ALossThatIsNotFiniteNeverWins) {
+  run("a-lr=1", "1", 50, 1);
+  run("a-lr=2", "2", 50, std::numeric_limits<double>::quiet_NaN());
+  run("b-lr=2", "2", 100, HUGE_VAL);
+  run("c-lr=1", "1", 10, 3);
+  EXPECT_THAT(variants(), ElementsAre("a 1", "c 1", "b 2"));
+  const Comparison comparison({folder_.path()});
+  const std::vector<std::string> text = lines_of(to_text(comparison));
+  EXPECT_THAT(text.at(1), AllOf(HasSubstr("a "), HasSubstr("0.5000"), HasSubstr("lr 2 diverged")));
+  EXPECT_THAT(text.at(3), AllOf(HasSubstr("b "), HasSubstr("0/1 runs, diverged")));
+  EXPECT_THAT(lines_of(to_csv(comparison)),
+              testing::Contains(testing::StartsWith("run,b-lr=2,b,2,1,0,diverged,,,,,")));
+  const auto json = nlohmann::json::parse(to_json(comparison));
+  EXPECT_EQ(json["variants"][0]["learning_rates"][1]["diverged_runs"], 1);
+  EXPECT_EQ(json["variants"][2]["best"]["diverged_runs"], 1);
+  EXPECT_FALSE(json["variants"][2]["best"].contains("loss"));
+  EXPECT_EQ(json["runs"][1]["status"], "diverged");
+  EXPECT_TRUE(json["runs"][1]["loss"].is_null());
+  EXPECT_FALSE(json["runs"][1].contains("accuracy"));
 }
 
 TEST_F(ComparisonTest, RunsOfOneNameAreToldApartByTheirFolders) {

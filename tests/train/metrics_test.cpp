@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 MetricsLine line_at(std::int64_t step) {
   MetricsLine line;
@@ -164,6 +166,33 @@ TEST(Summary, ReadsBackWhatWasWritten) {
   EXPECT_FALSE(read.loss_floor.has_value());
   EXPECT_EQ(read.parameters, 1234);
   EXPECT_EQ(read.step_ms, 1.5);
+}
+
+// As earlier versions wrote it: JSON has no number that is not finite.
+TEST(Summary, NullNeverReadsAsANumber) {
+  const TemporaryFolder folder;
+  const auto path = folder / "summary.json";
+  RunSummary summary;
+  summary.test = Score{.loss_sum = 12, .n_labels = 10, .n_correct = 9, .n_scored = 10};
+  summary.groups = {{"a", {.n_scored = 4}}, {"b", {.n_scored = 6}}};
+  summary.best_value = std::numeric_limits<double>::quiet_NaN();
+  write_summary(path, summary);
+  ASSERT_THAT(read_text(path), HasSubstr("\"best_value\": null"));
+  RunSummary read = read_summary(path).value();
+  EXPECT_FALSE(read.best_value.has_value());
+  EXPECT_TRUE(read.is_complete());  // its test score is a result
+
+  for (const double loss : {std::numeric_limits<double>::quiet_NaN(), HUGE_VAL}) {
+    summary.test->loss_sum = loss;
+    summary.groups[1].second.loss_sum = loss;
+    write_summary(path, summary);
+    read = read_summary(path).value();
+    EXPECT_FALSE(read.test.value().is_finite());
+    EXPECT_FALSE(read.groups[1].second.is_finite());
+    EXPECT_TRUE(read.groups[0].second.is_finite());
+    EXPECT_EQ(read.status, RunStatus::diverged);  // though it says finished
+    EXPECT_FALSE(read.is_complete());
+  }
 }
 
 TEST(Summary, OfAnInterruptedRunIsNotComplete) {

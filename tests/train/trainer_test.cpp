@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/backend.h"
+#include "core/cpu/isa.h"
 #include "tests/train/run_fixture.h"
 
 namespace mobius {
@@ -180,6 +183,83 @@ TEST_F(TrainerTest, StopsWhereTheLossIsNotFinite) {
   EXPECT_EQ(checkpoints("run"), (std::vector<std::string>{"step-00000001.h5"}));
 }
 
+// The loss of the step is finite, and its update makes that of the test sequences not.
+TEST_F(TrainerTest, StopsWhereTheTestLossIsNotFinite) {
+  std::vector<std::string> settings = {"schedule.kind=constant", "eval.every=1",
+                                       "checkpoint.every=1", "checkpoint.keep_last=1"};
+  settings.push_back("train.max_steps=2");
+  train("run", settings);
+  settings.back() = "optimizer.lr=1e30";
+  const fs::path best = folder_ / "run" / "checkpoints" / "best.h5";
+  const std::string best_before = read_text(best);
+  const auto error = [&] {
+    return error_of<TrainingDiverged>([&] { train("run", settings, "auto"); });
+  };
+  EXPECT_THAT(error(), AllOf(HasSubstr("step 3: the test loss is "), HasSubstr("kept"),
+                             HasSubstr("step-00000002.h5")));
+  EXPECT_EQ(checkpoints("run"), (std::vector<std::string>{"best.h5", "step-00000002.h5"}));
+  EXPECT_TRUE(read_text(best) == best_before);
+  const Json line = metrics("run", "test").back();
+  EXPECT_EQ(line.at("step"), 3);
+  EXPECT_TRUE(line.at("loss").is_null());
+  EXPECT_TRUE(line.at("accuracy").is_null());
+  const RunSummary summary = read_summary(folder_ / "run" / "summary.json").value();
+  EXPECT_EQ(summary.status, RunStatus::diverged);
+  EXPECT_EQ(summary.step, 3);
+  EXPECT_LE(summary.best_step.value(), 2);
+  EXPECT_TRUE(std::isfinite(summary.best_value.value()));
+
+  // With the same rate it diverges again, with a lower one it goes on.
+  EXPECT_THAT(error(), HasSubstr("step 3: the test loss is "));
+  settings.pop_back();
+  EXPECT_EQ(train("run", settings, "auto").status, RunStatus::finished);
+  std::vector<int> tested;
+  for (const Json& test : metrics("run", "test")) tested.push_back(test.at("step"));
+  EXPECT_EQ(tested, (std::vector<int>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST_F(TrainerTest, ATestLossThatIsNotFiniteReachesNoGoal) {
+  EXPECT_THROW(train("run", {"optimizer.lr=1e30", "eval.every=1", "checkpoint.metric=accuracy",
+                             "train.early_stop.threshold=0.0"}),
+               TrainingDiverged);
+  const RunSummary summary = read_summary(folder_ / "run" / "summary.json").value();
+  EXPECT_EQ(summary.status, RunStatus::diverged);
+  EXPECT_EQ(summary.step, 1);
+  EXPECT_FALSE(summary.test.has_value());
+  EXPECT_FALSE(summary.best_step.has_value());
+  EXPECT_FALSE(summary.steps_to_99.has_value());
+  EXPECT_FALSE(newest_checkpoint(folder_ / "run" / "checkpoints").path.has_value());
+}
+
+// The rate is infinite in f32: the update overflows, though loss and gradient are finite.
+TEST_F(TrainerTest, NoCheckpointHoldsWhatIsNotFinite) {
+  const std::vector<std::string> wild = {"optimizer.lr=1e39", "schedule.kind=constant",
+                                         "eval.every=0", "checkpoint.every=1"};
+  EXPECT_THAT(
+      error_of<TrainingDiverged>([&] { train("run", wild); }),
+      AllOf(HasSubstr("step 1: after the update, parameter '"), HasSubstr("no checkpoint")));
+  EXPECT_THAT(error_of<TrainingDiverged>([&] { train_with_signal("stopped", wild); }),
+              HasSubstr("step 1: after the update, "));
+  for (const char* run : {"run", "stopped"}) {
+    EXPECT_FALSE(newest_checkpoint(folder_ / run / "checkpoints").path.has_value());
+    EXPECT_EQ(read_summary(folder_ / run / "summary.json").value().status, RunStatus::diverged);
+  }
+}
+
+TEST(TrainingRecord, TakesNoBestThatIsNotFinite) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto record = TrainingRecord::from_map({{"best_step", 3}, {"best_value", nan}});
+  EXPECT_FALSE(record.best_step.has_value());
+  EXPECT_FALSE(record.best_value.has_value());
+  EXPECT_EQ(TrainingRecord::from_map({{"best_step", 3}, {"best_value", 0.5}}).best_step, 3);
+}
+
+TEST_F(TrainerTest, ACheckpointNamesItsInstructionSet) {
+  train("run");
+  const fs::path newest = newest_checkpoint(folder_ / "run" / "checkpoints").path.value();
+  EXPECT_EQ(read_checkpoint_header(newest).instruction_set, instruction_set());
+}
+
 TEST_F(TrainerTest, RefusesAFolderThatIsNotEmpty) {
   train("run");
   const std::string before = read_text(folder_ / "run" / "metrics.jsonl");
@@ -301,7 +381,7 @@ TEST_F(TrainerTest, ASignalInTheLastTestPassLeavesItToTheResumedRun) {
 TEST_F(TrainerTest, ASignalBeforeTheFirstStepOfABranchSavesTheBranch) {
   train("run", {"eval.every=2"});
   const std::string from = folder_ / "run" / "checkpoints" / "step-00000004.h5";
-  const std::vector<std::string> goal = {"eval.every=2", "train.early_stop.threshold=2.0"};
+  const std::vector<std::string> goal = {"eval.every=2", "train.early_stop.threshold=1.0"};
   EXPECT_EQ(train_with_signal("branch", goal, from).step, 4);
   EXPECT_EQ(train("branch", goal, "auto").step, 6);
   EXPECT_EQ(metrics("branch", "train").size(), 2u);

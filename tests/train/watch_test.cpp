@@ -56,6 +56,9 @@ TEST(Watch, ReadsRunsAndComparisons) {
   EXPECT_THAT(watch_screen(runs, 60, 20),
               AllOf(HasSubstr("test loss"), HasSubstr("test accuracy"), HasSubstr("  a a  loss 3."),
                     HasSubstr("  b b  loss 3.")));
+  EXPECT_THAT(watch_screen(runs, 60, 20), testing::Not(HasSubstr("diverged")));
+  EXPECT_THROW(train_in(folder / "all/c", known, {"optimizer.lr=1e30"}), TrainingDiverged);
+  EXPECT_THAT(watch_screen(watched_runs(folder / "all"), 60, 20), HasSubstr("  c c  diverged\n"));
   EXPECT_THROW(watched_runs(folder / "none"), ConfigError);
 }
 

@@ -26,7 +26,7 @@ constexpr const char* exit_codes = R"(Exit codes:
   0  done
   1  failed: a file, the disk, memory, ...
   2  the configuration or the command line is wrong
-  3  training stopped: a loss or gradient was not finite
+  3  a number was not finite: training stopped, or a checkpoint was scored
   4  stopped by Ctrl-C, SIGTERM or SIGUSR1, with everything saved (a second one ends at once)
 
 Example:

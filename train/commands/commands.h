@@ -17,7 +17,7 @@ enum class ExitCode {
   done = 0,
   failed = 1,       ///< a file, the disk, memory, ...
   bad_input = 2,    ///< the configuration or the command line
-  diverged = 3,     ///< a loss or gradient was not finite
+  diverged = 3,     ///< a loss, a gradient or an update was not finite
   interrupted = 4,  ///< stopped by a signal, with everything saved
 };
 

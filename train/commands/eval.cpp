@@ -24,8 +24,8 @@ constexpr const char* examples = R"(Examples:
   mobius eval runs/run/checkpoints/best.h5
   mobius eval runs/run/checkpoints/best.h5 --json | python3 -m json.tool
 
-The score is that of the training run's own evaluation at the same step, bit for bit. A text or a
-token file that has changed since is warned of, and scored.)";
+The score is that of the training run's own evaluation at the same step, bit for bit on the same
+instruction set. A text or a token file that has changed since is warned of, and scored.)";
 
 using NamedScores = std::vector<std::pair<std::string, Score>>;
 
@@ -69,6 +69,11 @@ ExitCode eval(const std::string& path, bool as_json, const Registries& known,
   const Evaluation evaluation =
       *evaluate(*experiment.model, *experiment.task, config->train.micro_batch_size(), communicator,
                 [] { return false; });
+  try {
+    require_finite_test(*experiment.model, evaluation.total, header.step);
+  } catch (const TrainingDiverged& error) {
+    throw TrainingDiverged("{}: {}", path, error.what());
+  }
   if (!communicator.is_root()) return ExitCode::done;
   const auto language = language_score(evaluation.total.loss(), *experiment.task);
   NamedScores groups;
