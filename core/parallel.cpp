@@ -8,13 +8,14 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "core/thread_limit.h"
 
 namespace mobius {
 namespace {
 
 // OpenMP keeps its own count per host thread; the background loader must see the same one.
 std::atomic<int>& thread_count() {
-  static std::atomic<int> count{omp_get_max_threads()};
+  static std::atomic<int> count{std::clamp(omp_get_max_threads(), 1, most_threads)};
   return count;
 }
 
@@ -43,7 +44,9 @@ class FirstException {
 int num_threads() { return thread_count(); }
 
 void set_num_threads(int n) {
-  if (n < 1) throw Error("set_num_threads: expected at least 1, got {}", n);
+  if (n < 1 || n > most_threads) {
+    throw Error("set_num_threads: expected 1 to {}, got {}", most_threads, n);
+  }
   thread_count() = n;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/thread_limit.h"
 #include "nn/language_model.h"
 #include "train/config_reader.h"
 #include "train/config_writer.h"
@@ -106,11 +107,10 @@ void TrainOptions::describe(Schema& schema) {
   schema.field("clip_grad_norm", clip_grad_norm, "largest global gradient norm; null: no clipping")
       .positive();
   schema.section("early_stop", early_stop, "when to end before max_steps");
-  // Above what any machine has: more would only exhaust the system. Not the cores of this one, for
-  // a configuration is to be valid everywhere.
+  // Not the cores of this machine, for a configuration is to be valid everywhere.
   schema.field("threads", threads, "0: OMP_NUM_THREADS where it is set, else every core")
       .non_negative()
-      .at_most(1024);
+      .at_most(most_threads);
   schema.field("log_every", log_every, "steps between lines of metrics.jsonl").positive();
   schema.check("accumulation_steps", [this] {
     if (batch_size % accumulation_steps != 0) {
