@@ -176,12 +176,12 @@ std::optional<double> share_beyond_resolution(const LanguageModel& model) {
   return sum / layers;
 }
 
-std::vector<AttentionDiagnostics> diagnose(const LanguageModel& model, const Task& task,
-                                           std::int64_t batch_size) {
+std::vector<AttentionDiagnostics> diagnose(const LanguageModel& model, const Tensor& tokens,
+                                           Diagnosis diagnosis) {
   const NoGradGuard no_grad;
   ForwardContext context;
-  context.diagnose = true;
-  model.hidden(task.batch(Split::test, 0, batch_size).inputs, context);
+  context.diagnosis = diagnosis;
+  model.hidden(tokens, context);
   std::vector<AttentionDiagnostics> layers;
   for (const auto& attention : model.attentions()) layers.push_back(attention->diagnostics());
   return layers;

@@ -59,9 +59,8 @@ std::optional<Evaluation> evaluate(const LanguageModel& model, const Task& task,
                                    std::int64_t batch_size, Communicator& communicator,
                                    const std::function<bool()>& is_stopped);
 
-/// What every attention layer says about itself on the first batch_size test sequences. The
-/// entropies take the explicit weights, n^2 a head, for this one pass.
-std::vector<AttentionDiagnostics> diagnose(const LanguageModel& model, const Task& task,
-                                           std::int64_t batch_size);
+/// What every attention layer says about itself on sequences of tokens, [B, N].
+std::vector<AttentionDiagnostics> diagnose(const LanguageModel& model, const Tensor& tokens,
+                                           Diagnosis diagnosis);
 
 }  // namespace mobius

@@ -357,7 +357,9 @@ void Trainer::log_test() {
   const Score& total = evaluation_->total;
   std::vector<AttentionDiagnostics> attention;
   if (config_.eval.diagnostics) {
-    attention = diagnose(*experiment_.model, *experiment_.task, config_.train.micro_batch_size());
+    const std::int64_t size = config_.train.micro_batch_size();
+    attention = diagnose(*experiment_.model, experiment_.task->batch(Split::test, 0, size).inputs,
+                         Diagnosis::entropy);
   }
   log({.step = step_,
        .split = "test",

@@ -92,23 +92,27 @@ Variable apply_weights(const Variable& weights, const Variable& v) {
   return matmul(weights, for_every_head(v, weights.size(1)));
 }
 
-std::vector<double> mean_entropy(const Tensor& weights) {
+void MeanEntropy::add(const Tensor& weights) {
   const std::vector<double> values = weights.to_vector<double>();
-  const auto n_heads = static_cast<std::size_t>(weights.size(1)),
-             n_q = static_cast<std::size_t>(weights.size(2)),
+  const auto n_q = static_cast<std::size_t>(weights.size(2)),
              n_k = static_cast<std::size_t>(weights.size(3));
-  std::vector<double> total(n_heads, 0), count(n_heads, 0);
   for (std::size_t row = 0; row * n_k < values.size(); ++row) {
     const std::span<const double> of_query = std::span(values).subspan(row * n_k, n_k);
     double sum = 0;
     for (const double weight : of_query) sum += weight;
     if (sum == 0) continue;
-    const std::size_t head = row / n_q % n_heads;
-    total[head] += entropy(of_query, sum);
-    ++count[head];
+    const std::size_t head = row / n_q % sums_.size();
+    sums_[head] += entropy(of_query, sum);
+    ++counts_[head];
   }
-  for (std::size_t head = 0; head < n_heads; ++head) total[head] /= std::max(count[head], 1.0);
-  return total;
+}
+
+std::vector<double> MeanEntropy::value() const {
+  std::vector<double> means = sums_;
+  for (std::size_t head = 0; head < means.size(); ++head) {
+    means[head] /= std::max(counts_[head], 1.0);
+  }
+  return means;
 }
 
 }  // namespace mobius

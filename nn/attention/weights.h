@@ -40,6 +40,18 @@ Variable for_every_head(const Variable& x, std::int64_t n_heads);
 
 /// By head, the mean over all queries of the entropy of their weights, in nats. The weights of a
 /// query are divided by their sum first; a query without weights is left out.
-std::vector<double> mean_entropy(const Tensor& weights);
+class MeanEntropy {
+ public:
+  explicit MeanEntropy(std::int64_t n_heads)
+      : sums_(static_cast<std::size_t>(n_heads)), counts_(sums_.size()) {}
+
+  /// Counts more queries: weights [B, H, n_q, n_k].
+  void add(const Tensor& weights);
+  /// One number a head; 0 where no query had weights.
+  std::vector<double> value() const;
+
+ private:
+  std::vector<double> sums_, counts_;
+};
 
 }  // namespace mobius
