@@ -212,11 +212,22 @@ void split_files(std::vector<TokenRange> files, double validation_fraction, Corp
   }
 }
 
+// A vocabulary beyond every published one, which the data could not use up either, is a slip: it
+// would cost gigabytes for rows that never learn.
+void require_vocab_in_reason(std::int64_t vocab, const std::vector<TokenRange>& files) {
+  constexpr std::int64_t larger_than_published = 1 << 20;
+  std::uint64_t n_tokens = 0;
+  for (const TokenRange& file : files) n_tokens += file.size();
+  if (vocab <= larger_than_published || static_cast<std::uint64_t>(vocab) <= n_tokens) return;
+  throw ConfigError("the data have {} tokens in all, too few for vocab = {}", n_tokens, vocab);
+}
+
 Corpus open_corpus(const LmOptions& options) {
   Corpus corpus;
   corpus.vocab = options.vocab;
   corpus.bytes_per_token = options.bytes_per_token;
   std::vector<TokenRange> files = open_files(options, options.tokens);
+  require_vocab_in_reason(options.vocab, files);
   if (options.validation.empty()) {
     split_files(std::move(files), options.validation_fraction, corpus);
   } else {
@@ -327,6 +338,8 @@ void LmOptions::describe(Schema& schema) {
 }
 
 void LmOptions::check(std::uint64_t /*seed*/) const { validate_options(*this, "lm"); }
+
+TaskSize LmOptions::least_size() const { return {tokens.empty() ? 1 : vocab, seq_len}; }
 
 std::unique_ptr<Task> LmOptions::build(std::uint64_t seed) const {
   check(seed);

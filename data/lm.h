@@ -41,6 +41,7 @@ struct LmOptions final : TaskOptions {
   void describe(Schema& schema) override;
   /// Looks at the settings alone, not at the files.
   void check(std::uint64_t seed) const override;
+  TaskSize least_size() const override;
   /// Throws ConfigError where the settings do not fit together, or not to the files, and Error
   /// where a file cannot be read or holds a token that is not below the vocabulary size. Of more
   /// than 8 million tokens some are looked at only when their sequence is.

@@ -25,6 +25,12 @@ std::vector<MqarSize> sizes_of(const MqarOptions& options) {
   return {{options.seq_len, options.n_pairs, 1}};
 }
 
+std::int64_t longest(const std::vector<MqarSize>& sizes) {
+  std::int64_t seq_len = 0;
+  for (const MqarSize& size : sizes) seq_len = std::max(seq_len, size.seq_len);
+  return seq_len;
+}
+
 // (g + 1)^(a - 1) for every gap g, in units that make the largest weight 2^32. Rounding to integers
 // is far coarser than what pow() may differ by between machines, so the draws do not differ.
 std::vector<std::uint64_t> gap_weights(const MqarSize& size, double power_a) {
@@ -114,11 +120,7 @@ class MqarTask final : public Task {
   }
 
   std::int64_t vocab_size() const override { return options_.vocab; }
-  std::int64_t max_seq_len() const override {
-    std::int64_t longest = 0;
-    for (const MqarSize& size : sizes_) longest = std::max(longest, size.seq_len);
-    return longest;
-  }
+  std::int64_t max_seq_len() const override { return longest(sizes_); }
   const std::vector<std::string>& groups() const override { return groups_; }
   std::int64_t test_size() const override { return options_.n_test; }
   int group_at(std::uint64_t step) const override { return schedule_.at(step); }
@@ -266,8 +268,12 @@ void MqarOptions::describe(Schema& schema) {
   });
 }
 
+void MqarOptions::check(std::uint64_t /*seed*/) const { validate_options(*this, "mqar"); }
+
+TaskSize MqarOptions::least_size() const { return {vocab, longest(sizes_of(*this))}; }
+
 std::unique_ptr<Task> MqarOptions::build(std::uint64_t seed) const {
-  validate_options(*this, "mqar");
+  check(seed);
   return std::make_unique<MqarTask>(*this, seed);
 }
 

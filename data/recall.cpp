@@ -79,6 +79,8 @@ void RecallOptions::describe(Schema& schema) {
   });
 }
 
+TaskSize RecallOptions::least_size() const { return {vocab, seq_len - 1}; }
+
 std::unique_ptr<Task> RecallOptions::build(std::uint64_t seed) const {
   validate_options(*this, "recall");
   return std::make_unique<RecallTask>(*this, seed);

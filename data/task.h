@@ -100,6 +100,12 @@ class Task {
   void check_request(int group, std::int64_t count) const;
 };
 
+/// Sizes of a task, each at least 1.
+struct TaskSize {
+  std::int64_t vocab = 1;    ///< Task::vocab_size()
+  std::int64_t seq_len = 1;  ///< Task::max_seq_len()
+};
+
 /// The settings of one kind of task.
 class TaskOptions {
  public:
@@ -108,6 +114,9 @@ class TaskOptions {
   /// Throws the ConfigError that build() would for settings that do not fit together, but need not
   /// do what takes long or depends on files.
   virtual void check(std::uint64_t seed) const { build(seed); }
+  /// The sizes, as far as they follow from settings that check() accepts, without any file; 1 where
+  /// they do not.
+  virtual TaskSize least_size() const { return {}; }
   /// Throws ConfigError when the settings do not fit together.
   virtual std::unique_ptr<Task> build(std::uint64_t seed) const = 0;
   /// The same, of a run whose checkpoint holds the tokeniser, which is then not made again.

@@ -18,7 +18,8 @@ struct Experiment {
   std::unique_ptr<Optimizer> optimizer;
 };
 
-/// Throws ConfigError where parts do not fit together. With the tokeniser that a checkpoint holds,
+/// Throws ConfigError where parts do not fit together, and where the memory for them is not there
+/// (require_memory()), before it is taken. With the tokeniser that a checkpoint holds,
 /// the task makes none of its own.
 Experiment build_experiment(const Config& config, Shard optimizer_shard = {},
                             const std::optional<TokenizerModel>& tokenizer = {});

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "train/printable.h"
@@ -44,6 +45,15 @@ std::string format_count(double count) {
   if (count >= 1e6) return fmt::format("{:.3g}M", count / 1e6);
   if (count >= 1e3) return fmt::format("{:.3g}k", count / 1e3);
   return fmt::format("{:.0f}", count);
+}
+
+std::string format_bytes(double bytes) {
+  constexpr std::array units = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) return fmt::format("{:.0f} bytes", bytes);
+  std::size_t unit = 0;
+  double count = bytes / 1024;
+  for (; count >= 1000 && unit + 1 < units.size(); ++unit) count /= 1024;
+  return fmt::format("{:.3g} {}", count, units[unit]);
 }
 
 std::string progress_bar(const ProgressState& state, int width) {

@@ -26,6 +26,8 @@ std::string progress_bar(const ProgressState& state, int width);
 std::string format_duration(double seconds);
 /// "987", "12.3k", "4.56M".
 std::string format_count(double count);
+/// "987 bytes", "12.3 KiB", "4.56 GiB".
+std::string format_bytes(double bytes);
 
 class Progress {
  public:

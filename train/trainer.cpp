@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "data/loader.h"
 #include "train/attention_maps.h"
+#include "train/memory.h"
 #include "train/printable.h"
 #include "train/sharding.h"
 
@@ -80,6 +81,16 @@ void require_work_for_all(const TrainOptions& train, const Communicator& communi
   throw ConfigError(
       "train.batch_size: expected at least {} ranks x {} accumulation_steps = {}, got {}",
       communicator.size(), train.accumulation_steps, parts, train.batch_size);
+}
+
+// Making a large model takes a while, in which nothing else is said.
+void require_room(const Config& config, Progress& progress, const Communicator& communicator) {
+  constexpr double worth_a_line = 1 << 30;
+  const std::vector<MemoryPart> need =
+      memory_need(config, config.task->least_size(), MemoryUse::training, communicator.size());
+  require_memory(need);
+  if (total_bytes(need) < worth_a_line) return;
+  progress.say(fmt::format("needs at least {} of memory", format_bytes(total_bytes(need))));
 }
 
 Shard optimizer_shard(const Config& config, const Communicator& communicator) {
@@ -471,6 +482,7 @@ RunSummary run_training(Config& config, const Resume& resume, const Registries& 
   require_work_for_all(config.train, communicator);
   if (resume.from == Resume::From::file) read_checkpoint_header(resume.file);  // before all else
   if (communicator.is_root()) require_usable_folder(path, resume);
+  require_room(config, progress, communicator);
   const ThreadScope threads(config.train.threads);
   Experiment experiment = build_experiment(config, optimizer_shard(config, communicator));
   const RunFolder folder = communicator.is_root() ? RunFolder::take(path) : RunFolder(path);

@@ -30,9 +30,11 @@ class PerformerAttention final : public MultiHeadAttention {
       throw ConfigError("performer: expected n_features of at least 1, got {}", options.n_features);
     RngKey key = context.init.key("omega");
     if (options.feature_seed) key.seed = static_cast<std::uint64_t>(*options.feature_seed);
-    omega_ =
-        register_buffer("omega", orthogonal_gaussian(options.n_features, head_dim(), key,
-                                                     context.init.dtype(), context.init.device()));
+    const Initializer& init = context.init;
+    omega_ = register_buffer("omega", init.has_values()
+                                          ? orthogonal_gaussian(options.n_features, head_dim(), key,
+                                                                init.dtype(), init.device())
+                                          : init.zeros({options.n_features, head_dim()}));
   }
 
   std::unique_ptr<AttentionCache> make_cache() const override {

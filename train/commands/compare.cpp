@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -18,7 +19,9 @@
 #include "train/comparison_output.h"
 #include "train/config_reader.h"
 #include "train/job_pool.h"
+#include "train/memory.h"
 #include "train/printable.h"
+#include "train/progress.h"
 #include "train/report.h"
 #include "train/trainer.h"
 
@@ -112,6 +115,30 @@ void require_same_run(Contender& contender, const Registries& known) {
         folder.string(), is_done ? "a finished run" : "a run", change.key, change.before,
         change.after);
   }
+}
+
+// Of those that are not finished, as many of the largest as run at once; each alone is named.
+void require_room(const std::vector<Contender>& contenders, int jobs) {
+  const std::optional<double> available = available_memory();
+  std::vector<double> needs;
+  for (const Contender& contender : contenders) {
+    if (is_complete(contender)) continue;
+    const Config& config = *contender.config;
+    const auto need = memory_need(config, config.task->least_size(), MemoryUse::training);
+    try {
+      require_memory(need, available);
+    } catch (const ConfigError& error) {
+      throw ConfigError("{}: {}", contender.name, error.what());
+    }
+    needs.push_back(total_bytes(need));
+  }
+  std::sort(needs.rbegin(), needs.rend());
+  needs.resize(std::min(needs.size(), static_cast<std::size_t>(jobs)));
+  const double together = std::accumulate(needs.begin(), needs.end(), 0.0);
+  if (!available || together <= *available) return;
+  throw ConfigError(
+      "--jobs {}: at least {} of memory are needed for as many runs, but {} are available", jobs,
+      format_bytes(together), format_bytes(*available));
 }
 
 // Makes the folders, with the configurations, of those that are not finished.
@@ -208,7 +235,10 @@ ExitCode compare(const CompareArguments& arguments, const Registries& known) {
   if (arguments.config.empty()) throw ConfigError("compare: CONFIG is missing, or --report DIR");
   std::vector<Contender> contenders = read_contenders(arguments, known);
   for (Contender& contender : contenders) require_same_run(contender, known);
-  if (!arguments.is_list) return train_all(arguments, contenders);
+  if (!arguments.is_list) {
+    require_room(contenders, arguments.jobs);
+    return train_all(arguments, contenders);
+  }
   print_list(prepare(contenders));
   return ExitCode::done;
 }

@@ -14,6 +14,7 @@
 #include "nn/generator.h"
 #include "train/checkpoint.h"
 #include "train/commands/commands.h"
+#include "train/memory.h"
 #include "train/printable.h"
 #include "train/stop_signal.h"
 
@@ -88,6 +89,8 @@ Writer load_writer(const std::string& path, const Registries& known) {
   }
   if (config->train.threads > 0) set_num_threads(config->train.threads);
   Writer writer{make_tokenizer(*header.tokenizer), nullptr, task->seq_len};
+  require_memory(
+      memory_need(*config, {writer.tokenizer->vocab_size(), task->seq_len}, MemoryUse::model));
   writer.model = std::make_unique<LanguageModel>(config->model, *config->attention,
                                                  writer.tokenizer->vocab_size(), task->seq_len,
                                                  config->train.seed);
