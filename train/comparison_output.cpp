@@ -285,6 +285,9 @@ Json variant_json(const Comparison& comparison, const ComparedVariant& variant) 
 std::string to_text(const Comparison& comparison) {
   std::vector<Row> table = table_of(comparison);
   drop_empty_columns(table);
+  for (Row& row : table) {
+    for (std::string& cell : row) cell = printable_line(cell);
+  }
   std::vector<std::size_t> widths(table.front().size());
   for (const Row& row : table) {
     for (std::size_t i = 0; i < row.size(); ++i) {

@@ -38,7 +38,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Prints a line of its own, made printable(), above the bar.
+  /// Prints a line of its own, as printable_line() makes it, above the bar.
   void say(const std::string& line);
   /// Redraws the bar, a few times a second at most; elsewhere prints a line where `is_logged`.
   void show(const ProgressState& state, bool is_logged);

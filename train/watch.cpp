@@ -103,7 +103,7 @@ std::vector<Curve> curves_of(const std::vector<fs::path>& runs,
 std::string legend(const std::vector<std::pair<std::string, std::vector<Curve>>>& kinds) {
   std::string text;
   for (std::size_t i = 0; i < kinds.front().second.size(); ++i) {
-    text += fmt::format("  {} {}", letter_of(i), printable(kinds.front().second[i].name));
+    text += fmt::format("  {} {}", letter_of(i), printable_line(kinds.front().second[i].name));
     for (const auto& [kind, curves] : kinds) {
       if (curves[i].points.empty()) continue;
       text += fmt::format("  {} {:.4g}", kind, curves[i].points.back().second);

@@ -37,8 +37,8 @@ void print_scores(std::int64_t step, const Evaluation& evaluation, const NamedSc
              total.n_scored);
   if (groups.size() > 1) {
     for (const auto& [name, score] : groups) {
-      fmt::print("  {}: loss {:.6f}, accuracy {:.2f}%\n", name, printable(score.loss()),
-                 100 * score.accuracy());
+      fmt::print("  {}: loss {:.6f}, accuracy {:.2f}%\n", printable_line(name),
+                 printable(score.loss()), 100 * score.accuracy());
     }
   }
   if (evaluation.share_beyond_resolution) {
@@ -53,8 +53,9 @@ void warn_of_other_data(const CheckpointHeader& header, const Task& task, const 
   if (header.data == now) return;
   std::fflush(stdout);
   fmt::print(stderr, "mobius: warning: {}: was made with {}, but now there are {}\n",
-             printable(path), header.data.empty() ? "data of no files" : printable(header.data),
-             now.empty() ? "none" : printable(now));
+             printable_line(path),
+             header.data.empty() ? "data of no files" : printable_line(header.data),
+             now.empty() ? "none" : printable_line(now));
 }
 
 ExitCode eval(const std::string& path, bool as_json, const Registries& known,

@@ -36,7 +36,7 @@ ExitCode export_parameters(const std::string& checkpoint, const std::string& out
                           .metadata = {{"format", "mobius"},
                                        {"step", std::to_string(header.step)},
                                        {"config", header.config}}});
-  fmt::print("{}: the parameters of step {}\n", printable(out), header.step);
+  fmt::print("{}: the parameters of step {}\n", printable_line(out), header.step);
   return ExitCode::done;
 }
 
@@ -53,7 +53,7 @@ ExitCode import_parameters(const std::string& config_path, const std::string& fi
   header.tokenizer = tokenizer_model(*experiment.task);
   header.data = experiment.task->fingerprint();
   save_checkpoint(out, header, tensors);
-  fmt::print("{}: step 0 with the parameters of {}\n", printable(out), printable(file));
+  fmt::print("{}: step 0 with the parameters of {}\n", printable_line(out), printable_line(file));
   return ExitCode::done;
 }
 

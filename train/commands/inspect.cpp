@@ -23,14 +23,16 @@ ExitCode inspect(const std::string& path) {
   const std::vector<StoredTensor> parameters = list_parameters(path);
   fmt::print("step {}, seed {}\n", header.step, header.seed);
   for (const auto& [name, value] : header.progress)
-    fmt::print("{}: {:g}\n", printable(name), printable(value));
+    fmt::print("{}: {:g}\n", printable_line(name), printable(value));
   fmt::print("\n# configuration\n{}\n# parameters\n", printable_lines(header.config));
 
   std::size_t width = 5;
-  for (const StoredTensor& tensor : parameters) width = std::max(width, tensor.name.size());
+  for (const StoredTensor& tensor : parameters) {
+    width = std::max(width, printable_line(tensor.name).size());
+  }
   std::int64_t total = 0;
   for (const StoredTensor& tensor : parameters) {
-    fmt::print("{:<{}}  {:<4}  {:>14}  {:>10}\n", printable(tensor.name), width,
+    fmt::print("{:<{}}  {:<4}  {:>14}  {:>10}\n", printable_line(tensor.name), width,
                name_of(tensor.dtype), to_string(tensor.shape), numel(tensor.shape));
     total += numel(tensor.shape);
   }

@@ -55,7 +55,7 @@ void print_summary(const RunSummary& summary, const std::string& folder) {
     fmt::print("\n");
   }
   fmt::print("{:.1f} ms a step, {} tokens/s; see {}\n", summary.step_ms,
-             format_count(summary.tokens_per_s), printable(folder));
+             format_count(summary.tokens_per_s), printable_line(folder));
 }
 
 ExitCode train(const TrainArguments& arguments, const Registries& known,
