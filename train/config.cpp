@@ -9,8 +9,10 @@
 #include "core/error.h"
 #include "core/thread_limit.h"
 #include "nn/language_model.h"
+#include "train/comparison_file.h"
 #include "train/config_reader.h"
 #include "train/config_writer.h"
+#include "train/printable.h"
 
 namespace mobius {
 
@@ -59,8 +61,9 @@ void describe_checks(Schema& schema, const Config& config) {
   schema.check("attention.kind", [&config] { require_buildable(config.model, *config.attention); });
   schema.check("schedule.warmup_steps", [&config] {
     if (config.schedule.warmup_steps > config.train.max_steps) {
-      throw ConfigError("must not exceed train.max_steps = {}, got {}", config.train.max_steps,
-                        config.schedule.warmup_steps);
+      throw ConfigError(
+          "must not exceed train.max_steps = {}, got {}; add schedule.warmup_steps={}",
+          config.train.max_steps, config.schedule.warmup_steps, config.train.max_steps / 10);
     }
   });
   schema.check("train.early_stop.threshold", [&config] {
@@ -189,6 +192,10 @@ void Config::describe(Schema& schema) {
 }
 
 std::unique_ptr<Config> make_config(const ConfigDocument& document, const Registries& known) {
+  if (const ConfigEntry* entry = find_comparison_key(document)) {
+    throw printable_error("{}: {}: makes this a comparison, which 'mobius compare {}' trains",
+                          entry->where, entry->key, document.name());
+  }
   auto config = std::make_unique<Config>(known);
   const std::unique_ptr<Schema> schema = describe(*config);
   read_config(document, *schema);

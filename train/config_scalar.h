@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace mobius {
@@ -20,5 +21,9 @@ std::int64_t read_integer(std::string_view text);
 
 /// The double nearest to the text. Overflow and underflow to zero are errors.
 double read_number(std::string_view text);
+
+/// A text that two scalars share where they are the same number (1e-3 and 0.001, 16 and 0x10), or
+/// the same text; never a number and a text.
+std::string canonical_scalar(std::string_view text);
 
 }  // namespace mobius

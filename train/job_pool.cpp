@@ -1,7 +1,6 @@
 #include "train/job_pool.h"
 
 #include <fmt/core.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,8 @@
 #include "train/metrics_reader.h"
 #include "train/printable.h"
 #include "train/progress.h"
+#include "train/run_folder.h"
+#include "train/terminal.h"
 
 namespace mobius {
 
@@ -105,14 +106,6 @@ std::vector<std::size_t> shown(const std::vector<JobStatus>& statuses, std::size
   return order;
 }
 
-winsize size_of_terminal(std::FILE* out) {
-  winsize size{};
-  const bool is_known = ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0;
-  if (!is_known || size.ws_col == 0) size.ws_col = 80;
-  if (!is_known || size.ws_row == 0) size.ws_row = 24;
-  return size;
-}
-
 class JobPool {
  public:
   JobPool(const std::vector<Job>& jobs, int at_once, const StopSignal& stop, JobDisplay& display)
@@ -191,7 +184,7 @@ std::vector<std::string> command_of(const Job& job) {
           "auto"};
 }
 
-fs::path log_of(const Job& job) { return job.folder / "log.txt"; }
+fs::path log_of(const Job& job) { return RunFolder(job.folder).log(); }
 
 JobDisplay::JobDisplay(std::FILE* out, const std::vector<Job>& jobs)
     : out_(out), jobs_(jobs), is_terminal_(::isatty(::fileno(out)) != 0) {}
@@ -202,7 +195,7 @@ void JobDisplay::note(const Job& job, const JobStatus& status) {
   const std::string position = status.state == JobState::running ? "" : position_of(job);
   if (!position.empty()) line += ", " + position;
   if (!status.problem.empty()) line += ": " + status.problem;
-  fmt::print(out_, "{}\n", printable(line));
+  fmt::print(out_, "{}\n", printable_line(line));
   std::fflush(out_);
 }
 
@@ -210,15 +203,16 @@ void JobDisplay::draw(const std::vector<JobStatus>& statuses, bool is_last) {
   const auto now = Clock::now();
   if (!is_terminal_ || (!is_last && now - last_drawn_ < redraw_interval)) return;
   last_drawn_ = now;
-  const winsize size = size_of_terminal(out_);
+  const TerminalSize size = terminal_size(out_);
   std::size_t name_width = 0;
   for (const Job& job : jobs_) name_width = std::max(name_width, job.name.size());
-  const std::size_t rows = is_last ? jobs_.size() : std::max<std::size_t>(1, size.ws_row - 2U);
+  const auto rows = is_last ? jobs_.size() : static_cast<std::size_t>(std::max(1, size.rows - 2));
+  const auto columns = static_cast<std::size_t>(size.columns);
   std::string text = drawn_lines_ > 0 ? fmt::format("\x1b[{}A\r\x1b[J", drawn_lines_) : "";
   const std::vector<std::size_t> order = shown(statuses, rows);
   for (const std::size_t i : order) {
-    std::string line = printable(line_for(jobs_[i], statuses[i], name_width));
-    if (line.size() >= size.ws_col) line.resize(size.ws_col - 1U);
+    std::string line = printable_line(line_for(jobs_[i], statuses[i], name_width));
+    if (line.size() >= columns) line.resize(columns - 1);
     text += line + "\n";
   }
   drawn_lines_ = order.size();

@@ -1,7 +1,6 @@
 #include "train/progress.h"
 
 #include <fmt/core.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,17 +8,13 @@
 #include <cmath>
 
 #include "train/printable.h"
+#include "train/terminal.h"
 
 namespace mobius {
 
 namespace {
 
 constexpr auto redraw_interval = std::chrono::milliseconds(100);
-
-int terminal_width(std::FILE* out) {
-  winsize size{};
-  return ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 std::string numbers(const ProgressState& state) {
   const std::string measure = state.perplexity
@@ -86,7 +81,7 @@ void Progress::say(const std::string& line) {
   if (out_ == nullptr) return;
   const std::string bar = bar_;
   clear_bar();
-  fmt::print(out_, "{}\n{}", printable(line), bar);
+  fmt::print(out_, "{}\n{}", printable_line(line), bar);
   std::fflush(out_);
   bar_ = bar;
 }
@@ -99,7 +94,7 @@ void Progress::show(const ProgressState& state, bool is_logged) {
   const auto now = std::chrono::steady_clock::now();
   if (now - last_drawn_ < redraw_interval && state.step < state.max_steps) return;
   last_drawn_ = now;
-  bar_ = progress_bar(state, terminal_width(out_));
+  bar_ = progress_bar(state, terminal_size(out_).columns);
   fmt::print(out_, "\r{}\x1b[K", bar_);
   std::fflush(out_);
 }

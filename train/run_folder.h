@@ -47,6 +47,7 @@ class RunFolder {
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path tensorboard() const { return path_ / "tensorboard"; }
   std::filesystem::path attention_maps() const { return path_ / "attention_maps.json"; }
+  std::filesystem::path log() const { return path_ / "log.txt"; }
 
  private:
   std::filesystem::path path_;

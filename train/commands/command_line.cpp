@@ -34,7 +34,7 @@ Example:
 
 ExitCode fail(ExitCode code, const std::string& message) {
   std::fflush(stdout);
-  fmt::print(stderr, "mobius: error: {}\n", printable_lines(message));
+  fmt::print(stderr, "mobius: error: {}\n", printable_line(message));
   return code;
 }
 
@@ -75,6 +75,17 @@ std::vector<std::string> options_of(const CLI::App& app) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   return names;
+}
+
+// "mobius config show": the command that was given, with those it lies in.
+std::string full_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return parent == nullptr ? command.get_name() : full_name(*parent) + " " + command.get_name();
+}
+
+std::string failure_message(const CLI::App* app, const CLI::Error& error) {
+  return fmt::format("mobius: error: {}\nRun '{} --help' for what it takes.\n",
+                     printable_line(error.what()), full_name(innermost(*app)));
 }
 
 // Throws ConfigError that names the command or option that was probably meant, where the command
@@ -124,10 +135,7 @@ ExitCode run(int argc, const char* const* argv, const Registries& known,
   app.footer(exit_codes);
   app.set_version_flag("--version", "mobius " MOBIUS_VERSION);
   app.require_subcommand(1);
-  app.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return fmt::format("mobius: error: {}\nRun 'mobius --help' for the commands.\n",
-                       printable(error.what()));
-  });
+  app.failure_message(failure_message);
   Actions actions;
   add_train_command(app, known, actions.of_all_ranks);
   add_eval_command(app, known, actions.of_all_ranks);

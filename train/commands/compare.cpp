@@ -51,9 +51,10 @@ A comparison is a configuration with variations, a grid, or both:
 
 Each run is trained in a process and a folder of its own; finished ones are skipped and interrupted
 ones go on where they were, so the same command continues a comparison. One that fails or diverges
-is listed, and the others go on. What a variation or the grid sets wins over a key=value given here,
-which changes the base. The table shows the best learning rate of each, and means over the seeds; it
-is also written to comparison.csv and comparison.json, and drawn in report.html.)";
+is listed, and the others go on. What a variation sets wins over a key=value given here, which
+changes the base; one that would change no run, for the grid sets the same, is an error. The table
+shows the best learning rate of each, and means over the seeds; it is also written to comparison.csv
+and comparison.json, and drawn in report.html.)";
 
 struct CompareArguments {
   std::string config;
@@ -166,11 +167,12 @@ void print_list(const std::vector<Job>& jobs) {
 
 void write_comparison(const std::vector<fs::path>& runs, const fs::path& folder) {
   const Comparison comparison(runs);
-  write_whole_file(folder / "comparison.csv", to_csv(comparison));
-  write_whole_file(folder / "comparison.json", to_json(comparison));
-  write_whole_file(folder / "report.html", to_html(comparison));
-  fmt::print("{}\nreport.html, comparison.csv and comparison.json are in {}\n",
-             printable_lines(to_text(comparison)), printable(folder.string()));
+  fs::create_directories(folder);
+  write_whole_file(folder / comparison_csv, to_csv(comparison));
+  write_whole_file(folder / comparison_json, to_json(comparison));
+  write_whole_file(folder / comparison_page, to_html(comparison));
+  fmt::print("{}\n{}, {} and {} are in {}\n", printable_lines(to_text(comparison)), comparison_page,
+             comparison_csv, comparison_json, printable_line(folder.string()));
 }
 
 std::string end_in_words(const ProcessEnd& end) {
@@ -184,7 +186,7 @@ std::size_t count_of(const std::vector<JobStatus>& statuses, JobState state) {
                     [state](const JobStatus& status) { return status.state == state; }));
 }
 
-void say(const std::string& line) { fmt::print(stderr, "{}\n", printable(line)); }
+void say(const std::string& line) { fmt::print(stderr, "{}\n", printable_line(line)); }
 
 void list_failures(const std::vector<Job>& jobs, const std::vector<JobStatus>& statuses) {
   for (std::size_t i = 0; i < jobs.size(); ++i) {
@@ -224,9 +226,7 @@ ExitCode train_all(const CompareArguments& arguments, std::vector<Contender>& co
 
 ExitCode report(const CompareArguments& arguments) {
   const std::vector<fs::path> folders(arguments.report.begin(), arguments.report.end());
-  const fs::path out = arguments.out.empty() ? folders.front() : fs::path(arguments.out);
-  fs::create_directories(out);
-  write_comparison(folders, out);
+  write_comparison(folders, arguments.out.empty() ? folders.front() : fs::path(arguments.out));
   return ExitCode::done;
 }
 
@@ -257,6 +257,7 @@ void add_compare_command(CLI::App& app, const Registries& known, Action& action)
   command->add_option("--out", arguments->out, "folder of the comparison; default runs/NAME")
       ->type_name("DIR");
   command->add_option("--jobs,-j", arguments->jobs, "runs trained at once")
+      ->capture_default_str()
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
   CLI::Option* list =

@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -6,7 +7,9 @@
 #include <vector>
 
 #include "train/commands/commands.h"
+#include "train/comparison_file.h"
 #include "train/config_writer.h"
+#include "train/terminal.h"
 
 namespace mobius {
 
@@ -14,7 +17,8 @@ namespace {
 
 constexpr const char* examples = R"(Examples:
   mobius config show run.yaml optimizer.lr=3e-4      every value, defaults and overrides included
-  mobius config help                                 every key: type, default, range, meaning)";
+  mobius config help                                 every key: type, default, range, meaning
+  mobius config help attention                       those of a section, or one key)";
 
 struct ShowArguments {
   std::string config;
@@ -27,9 +31,16 @@ ExitCode show(const ShowArguments& arguments, const Registries& known) {
   return ExitCode::done;
 }
 
-ExitCode help(const Registries& known) {
+// In lines as wide as the terminal; elsewhere a line a key, for other programs to search.
+ExitCode help(const std::string& about, const Registries& known) {
   Config config(known);
-  fmt::print("{}", help_text(*describe(config)));
+  ComparisonKeys comparison;
+  const auto of_run = describe(config), of_comparison = describe(comparison);
+  const std::vector<const Schema*> all = {of_run.get(), of_comparison.get()};
+  fmt::print("{}",
+             ::isatty(STDOUT_FILENO) == 0
+                 ? help_text(all, about)
+                 : help_text(all, about, static_cast<std::size_t>(terminal_size(stdout).columns)));
   return ExitCode::done;
 }
 
@@ -51,8 +62,13 @@ void add_config_command(CLI::App& app, const Registries& known, Action& action) 
     action = [arguments, &known] { return show(*arguments, known); };
   });
 
-  CLI::App* help_command = command->add_subcommand("help", "List every key with its meaning");
-  help_command->callback([&known, &action] { action = [&known] { return help(known); }; });
+  CLI::App* help_command = command->add_subcommand("help", "List keys with their meaning");
+  auto about = std::make_shared<std::string>();
+  help_command
+      ->add_option("section", *about, "section or key, such as train.early_stop; all unless given")
+      ->type_name("SECTION");
+  help_command->callback(
+      [about, &known, &action] { action = [about, &known] { return help(*about, known); }; });
 }
 
 }  // namespace mobius

@@ -1,7 +1,6 @@
 #include "train/watch.h"
 
 #include <fmt/core.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -14,7 +13,9 @@
 #include <vector>
 
 #include "train/commands/commands.h"
+#include "train/printable.h"
 #include "train/stop_signal.h"
+#include "train/terminal.h"
 
 namespace mobius {
 
@@ -32,29 +33,19 @@ struct WatchArguments {
   bool is_once = false;
 };
 
-struct Screen {
-  int width = 80;
-  int height = 24;
-};
-
-Screen size_of_screen() {
-  winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return {};
-  return {size.ws_col, size.ws_row};
-}
-
 ExitCode watch(const WatchArguments& arguments) {
   const bool is_terminal = ::isatty(STDOUT_FILENO) != 0;
   const StopSignal stop;
   if (watched_runs(arguments.folder).empty() && !arguments.is_once) {
-    fmt::print(stderr, "mobius: {}: no run yet; waiting for one\n", arguments.folder);
+    fmt::print(stderr, "mobius: {}: no run yet; waiting for one\n",
+               printable_line(arguments.folder));
   }
   while (true) {
     const std::vector<fs::path> runs = watched_runs(arguments.folder);
     const bool is_last = arguments.is_once || has_ended(runs);
     if (is_terminal && !arguments.is_once) fmt::print("\x1b[H\x1b[2J");
-    const Screen screen = size_of_screen();
-    if (is_terminal || is_last) fmt::print("{}", watch_screen(runs, screen.width, screen.height));
+    const TerminalSize size = terminal_size(stdout);
+    if (is_terminal || is_last) fmt::print("{}", watch_screen(runs, size.columns, size.rows));
     std::fflush(stdout);
     for (int i = 0; i < 10 && !is_last && !stop.is_requested(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
