@@ -21,6 +21,8 @@ class InputFile {
   const std::string& name() const { return name_; }
   /// In bytes, when it was opened.
   std::uint64_t size() const { return size_; }
+  /// The system's number of the open file, for reading alone; not to be closed.
+  int descriptor() const { return descriptor_; }
   /// Fills `out` with the bytes from `offset` on. Throws Error where they cannot be read, or are no
   /// longer there because the file has shrunk.
   void read(std::uint64_t offset, std::span<std::byte> out) const;

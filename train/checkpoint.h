@@ -66,11 +66,12 @@ void save_checkpoint(const std::filesystem::path& path, const CheckpointHeader& 
                      const CheckpointTensors& tensors);
 
 /// Throws Error with one line that says what is wrong: no such file, not a checkpoint, truncated,
-/// damaged, or written by a newer version.
+/// damaged, or written by a newer version. A file that was made to harm, with a seal that holds, is
+/// at worst such an error, or the checkpoint of another run: train/checkpoint_index.h.
 CheckpointHeader read_checkpoint_header(const std::filesystem::path& path);
 /// The tensors under /parameters, in the order of the model. Throws as above.
 std::vector<StoredTensor> list_parameters(const std::filesystem::path& path);
-/// The same with their values.
+/// The same with their values. Throws Error also where one is not finite.
 std::vector<NamedTensor> read_parameters(const std::filesystem::path& path);
 
 /// What keeps stored tensors from filling `wanted`: names that are missing or too many, other
@@ -80,7 +81,8 @@ std::vector<std::string> differences(const std::vector<StoredTensor>& stored,
 
 /// Fills every tensor from the file, in place. Parameters and buffers must be the same set, of the
 /// same shapes and types, in the file and here: otherwise an Error names the differences, and
-/// nothing has been changed. With `optimizer` empty, the optimiser's state is left out.
+/// nothing has been changed. With `optimizer` empty, the optimiser's state is left out. Throws
+/// Error where a parameter or a buffer is not finite; some tensors have then been filled.
 void load_checkpoint(const std::filesystem::path& path, const CheckpointTensors& tensors);
 
 // ---- the checkpoints of a run: FOLDER/step-00000100.h5, ..., and FOLDER/best.h5

@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <span>
+
+#include "data/input_file.h"
 
 namespace mobius {
 
@@ -15,7 +16,8 @@ void seal(std::span<char> content);
 
 /// Reads the whole file and compares it with its seal. Throws Error, in one line, where it cannot
 /// be read, is no checkpoint, is of a newer format version, is truncated, or is damaged: a change
-/// of any single 64-bit word is always found, others are missed with probability 2^-64.
-void verify_seal(const std::filesystem::path& path);
+/// of any single 64-bit word is always found, others are missed with probability 2^-64. That is
+/// for accidents alone: whoever makes a file can seal it.
+void verify_seal(const InputFile& file);
 
 }  // namespace mobius

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/backend.h"
@@ -24,11 +26,23 @@ void put(std::map<std::string, double>& values, const char* name, const std::opt
   if (value) values[name] = static_cast<double>(*value);
 }
 
-template <typename T>
-void get(const std::map<std::string, double>& values, const char* name, std::optional<T>& value) {
-  if (const auto entry = values.find(name); entry != values.end()) {
-    value = static_cast<T>(entry->second);
-  }
+void get(const std::map<std::string, double>& values, const char* name,
+         std::optional<double>& value) {
+  if (const auto entry = values.find(name); entry != values.end()) value = entry->second;
+}
+
+// A count of a checkpoint, or an Error that names it.
+std::int64_t count_in(const char* name, double value) {
+  constexpr double most = 9007199254740992;  // 2^53
+  if (!(value >= 0 && value <= most && value == std::floor(value)))
+    throw Error("damaged: attribute '{}' of group 'progress' is {}, expected a count", name, value);
+  return static_cast<std::int64_t>(value);
+}
+
+void get(const std::map<std::string, double>& values, const char* name,
+         std::optional<std::int64_t>& count) {
+  if (const auto entry = values.find(name); entry != values.end())
+    count = count_in(name, entry->second);
 }
 
 double value_or_0(const std::map<std::string, double>& values, const char* name) {
@@ -111,6 +125,22 @@ std::optional<fs::path> find_start(const RunFolder& folder, const Resume& resume
   return text.empty() ? std::nullopt : std::optional<fs::path>(text);
 }
 
+// What the run had measured at its step. Throws Error where that cannot be.
+TrainingRecord record_in(const CheckpointHeader& header, const fs::path& path) {
+  TrainingRecord record;
+  try {
+    record = TrainingRecord::from_map(header.progress);
+  } catch (const Error& error) {
+    throw Error("{}: {}", path.string(), error.what());
+  }
+  const std::int64_t latest = std::max(
+      {record.evaluated_step, record.best_step.value_or(0), record.steps_to_99.value_or(0)});
+  if (latest > header.step)
+    throw Error("{}: damaged: it is of step {}, but tells of step {}", path.string(), header.step,
+                latest);
+  return record;
+}
+
 }  // namespace
 
 std::map<std::string, double> TrainingRecord::to_map() const {
@@ -126,8 +156,8 @@ std::map<std::string, double> TrainingRecord::to_map() const {
 TrainingRecord TrainingRecord::from_map(const std::map<std::string, double>& values) {
   TrainingRecord record;
   record.train_seconds = value_or_0(values, "train_seconds");
-  record.tokens = static_cast<std::int64_t>(value_or_0(values, "tokens"));
-  record.evaluated_step = static_cast<std::int64_t>(value_or_0(values, "evaluated_step"));
+  record.tokens = count_in("tokens", value_or_0(values, "tokens"));
+  record.evaluated_step = count_in("evaluated_step", value_or_0(values, "evaluated_step"));
   get(values, "best_step", record.best_step);
   get(values, "best_value", record.best_value);
   get(values, "steps_to_99", record.steps_to_99);
@@ -171,7 +201,7 @@ void Trainer::restore(const fs::path& path, const Registries& known) {
   set_state(*experiment_.optimizer, tensors.optimizer);
   experiment_.optimizer->set_steps_taken(header.optimizer_steps);
   step_ = header.step;
-  record_ = TrainingRecord::from_map(header.progress);
+  record_ = record_in(header, path);
   if (stored->checkpoint.metric != config_.checkpoint.metric) {
     record_.best_step.reset();
     record_.best_value.reset();

@@ -33,6 +33,7 @@ struct TrainingRecord {
   std::optional<std::int64_t> steps_to_99;
 
   std::map<std::string, double> to_map() const;
+  /// Throws Error where a count is none.
   static TrainingRecord from_map(const std::map<std::string, double>& values);
 };
 

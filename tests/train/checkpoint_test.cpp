@@ -8,9 +8,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstring>
+#include <random>
 
+#include "tests/hostile_checkpoint.h"
 #include "tests/train/run_fixture.h"
 #include "train/checkpoint_seal.h"
 
@@ -20,12 +24,14 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 CheckpointHeader some_header(std::int64_t step = 7) {
   return {.step = step,
           .seed = 0xfedcba9876543210u,
           .config = "task: {name: \"mqar\"}\n# über\n",
-          .optimizer_steps = 5,
+          .optimizer_steps = std::min<std::int64_t>(step, 5),
           .progress = {{"train_seconds", 1.5}, {"best_value", 0.25}},
           .tokenizer = TokenizerModel{"char", std::string("\0\n a\xc3\xa9", 6)},
           .data = "12 tokens"};
@@ -222,6 +228,64 @@ TEST_F(Checkpoint, NoticesAddedBytes) {
   save();
   write_text(path_, read_text(path_) + "x");
   EXPECT_THAT(read_error(), HasSubstr("damaged"));
+}
+
+// ---- made to harm: the seal holds
+
+TEST_F(Checkpoint, ReadsNothingThatIsNotAsTheFormatSays) {
+  for (const HostileChange& change : hostile_changes()) {
+    save();
+    alter_checkpoint(path_, change.apply);
+    const std::string error = read_error();
+    if (change.message.empty()) {
+      EXPECT_EQ(error, "no error") << change.name;
+      continue;
+    }
+    EXPECT_THAT(error, StartsWith(path_.string() + ": ")) << change.name;
+    EXPECT_THAT(error, HasSubstr(change.message)) << change.name;
+    EXPECT_THAT(error, Not(HasSubstr("\n"))) << change.name;
+    EXPECT_EQ(error_of([&] { load_checkpoint(path_, zeros_like(some_tensors())); }), error)
+        << change.name;
+  }
+}
+
+// Damage that the HDF5 library falls over is an error like any other: it falls in another process.
+TEST_F(Checkpoint, SurvivesWhatTheLibraryDoesNot) {
+  save();
+  const std::string good = read_text(path_);
+  std::mt19937 random(1);
+  int refused = 0;
+  for (int i = 0; i < 60; ++i) {
+    std::string bad = good;
+    for (int flips = 0; flips < 8; ++flips) {
+      bad[seal_bytes + random() % (bad.size() - seal_bytes)] = static_cast<char>(random());
+    }
+    write_text(path_, sealed_anew(bad));
+    const std::string error = read_error();
+    EXPECT_THAT(error, Not(HasSubstr("\n")));
+    refused += error != "no error";
+  }
+  EXPECT_GT(refused, 20);
+}
+
+TEST_F(Checkpoint, RefusesParametersThatAreNotFinite) {
+  for (const double value : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+    CheckpointTensors tensors = some_tensors();
+    tensors.parameters[1].value.slice(0, 1, 2).fill(value);
+    tensors.optimizer[1].value.fill(HUGE_VAL);  // a second moment may overflow
+    save_checkpoint(path_, some_header(), tensors);
+    const std::string words =
+        path_.string() + ": 'a.bias' holds a number that is not finite, at element 1";
+    EXPECT_EQ(error_of([&] { load_checkpoint(path_, zeros_like(tensors)); }), words);
+    EXPECT_EQ(error_of([&] { read_parameters(path_); }), words);
+    EXPECT_EQ(read_error(), "no error") << "it can be inspected";
+
+    tensors.parameters = some_tensors().parameters;
+    save_checkpoint(path_, some_header(), tensors);
+    const CheckpointTensors loaded = zeros_like(tensors);
+    load_checkpoint(path_, loaded);
+    expect_same_bits(loaded.optimizer, tensors.optimizer);
+  }
 }
 
 // ---- writing

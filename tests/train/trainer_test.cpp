@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "core/backend.h"
+#include "tests/hostile_checkpoint.h"
 #include "tests/train/run_fixture.h"
 
 namespace mobius {
@@ -222,6 +224,35 @@ TEST_F(TrainerTest, ResumeSkipsABrokenCheckpoint) {
   train("run", {}, "auto");
   EXPECT_EQ(metrics("run", "train"), metrics("straight", "train"));
   EXPECT_EQ(read_checkpoint_header(newest).step, 6);
+}
+
+// What a checkpoint says of its run must be able to be, whoever sealed it.
+TEST_F(TrainerTest, ResumeRefusesARecordThatCannotBe) {
+  train("run");
+  const fs::path checkpoints = folder_ / "run" / "checkpoints";
+  for (const auto& entry : fs::directory_iterator(checkpoints)) {
+    if (entry.path().filename() != "step-00000006.h5") fs::remove(entry.path());
+  }
+  const fs::path path = checkpoints / "step-00000006.h5";
+  const std::string good = read_text(path);
+  const auto resume_error = [&](const char* name, double value) {
+    write_text(path, good);
+    alter_checkpoint(path, [&](hid_t file) { hostile::set_number(file, "progress", name, value); });
+    return error_of([&] { train("run", {}, "auto"); });
+  };
+  const auto of_count = [&](const std::string& name, const std::string& value) {
+    return path.string() + ": damaged: attribute '" + name + "' of group 'progress' is " + value +
+           ", expected a count";
+  };
+  EXPECT_EQ(resume_error("tokens", 1e300), of_count("tokens", "1e+300"));
+  EXPECT_EQ(resume_error("tokens", HUGE_VAL), of_count("tokens", "inf"));
+  EXPECT_EQ(resume_error("evaluated_step", 2.5), of_count("evaluated_step", "2.5"));
+  EXPECT_EQ(resume_error("best_step", std::nan("")), of_count("best_step", "nan"));
+  for (const char* name : {"evaluated_step", "best_step", "steps_to_99"}) {
+    EXPECT_EQ(resume_error(name, 7),
+              path.string() + ": damaged: it is of step 6, but tells of step 7");
+  }
+  EXPECT_EQ(resume_error("steps_to_99", 6), "no error");
 }
 
 TEST_F(TrainerTest, ASecondRunCannotUseTheFolder) {
