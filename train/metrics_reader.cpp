@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "train/json_counts.h"
+
 namespace mobius {
 
 namespace fs = std::filesystem;
@@ -18,17 +20,17 @@ std::optional<double> number_in(const Json& object, const char* key) {
   return found->get<double>();
 }
 
-std::optional<MetricsPoint> parse_line(const std::string& line) {
+}  // namespace
+
+std::optional<MetricsPoint> parse_metrics_line(const std::string& line) {
   const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer() ||
+  if (!object.is_object() || !holds_counts(object, {"step"}) || !object.contains("step") ||
       !object.contains("split") || !object["split"].is_string()) {
     return std::nullopt;
   }
   return MetricsPoint{object["step"].get<std::int64_t>(), object["split"].get<std::string>(),
                       number_in(object, "loss"), number_in(object, "accuracy")};
 }
-
-}  // namespace
 
 std::vector<MetricsPoint> read_metrics(const fs::path& path, std::uintmax_t bytes) {
   std::vector<MetricsPoint> points;
@@ -38,7 +40,7 @@ std::vector<MetricsPoint> read_metrics(const fs::path& path, std::uintmax_t byte
   std::ifstream file(path, std::ios::binary);
   file.seekg(static_cast<std::streamoff>(size - std::min(size, bytes)));
   for (std::string line; std::getline(file, line) && !file.eof();) {
-    if (auto point = parse_line(line)) points.push_back(*std::move(point));
+    if (auto point = parse_metrics_line(line)) points.push_back(*std::move(point));
   }
   return points;
 }

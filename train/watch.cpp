@@ -29,7 +29,8 @@ struct Range {
   // The cell of a value among `n`, the last for the highest.
   int cell(double value, int n) const {
     if (high <= low) return 0;
-    return static_cast<int>(std::lround((value - low) / (high - low) * (n - 1)));
+    const double share = (value / 2 - low / 2) / (high / 2 - low / 2);  // halves do not overflow
+    return static_cast<int>(std::lround(share * (n - 1)));
   }
 };
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/train/run_fixture.h"
 
 namespace mobius {
@@ -39,6 +41,21 @@ TEST(Plot, GivesEachCurveALetter) {
 TEST(Plot, StandsASinglePointAndNone) {
   EXPECT_THAT(plot("t", {{"x", {{5, 2}}}}, 40, 6), HasSubstr("|a "));
   EXPECT_EQ(plot("t", {{"x", {}}}, 40, 6), "t: nothing yet\n");
+}
+
+// What a file may say, though no run does.
+TEST(Plot, ShowsNumbersAtTheirLimits) {
+  const double most = std::numeric_limits<double>::max();
+  EXPECT_EQ(plot("t", {{"x", {{0, -most}, {1, 0}, {2, most}}}}, 19, 7),
+            "t\n"
+            "1.798e+308 |     a\n"
+            "           |    a \n"
+            "           |    a \n"
+            "           |   a  \n"
+            "           |  a   \n"
+            "           | a    \n"
+            "-1.798e+308 |a     \n"
+            "      step  0    2\n");
 }
 
 TEST(Watch, ReadsRunsAndComparisons) {
