@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::chrono::seconds most_time{20};
 constexpr std::int64_t most_kib = 1 << 20;
-constexpr std::size_t longest_line = 4000;
+constexpr std::size_t longest_line = 2000;
 constexpr std::uint64_t program_every = 25;
 
 using MakeTarget = std::unique_ptr<FuzzTarget> (*)(const fs::path& folder);

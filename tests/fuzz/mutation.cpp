@@ -165,16 +165,19 @@ void change_text(std::string& text, const std::vector<std::string>& words,
   }
 }
 
+// Of one change alone more is taken, and read to its end.
+std::size_t changes_of(FuzzRandom& random) { return random.chance(2) ? 1 : 1 + random.below(8); }
+
 }  // namespace
 
 std::string mutate_bytes(std::string bytes, std::size_t begin, FuzzRandom& random) {
-  for (std::size_t left = 1 + random.below(8); left > 0; --left) change_bytes(bytes, begin, random);
+  for (std::size_t left = changes_of(random); left > 0; --left) change_bytes(bytes, begin, random);
   return bytes;
 }
 
 std::string mutate_text(std::string text, const std::vector<std::string>& words,
                         const std::vector<std::string>& others, FuzzRandom& random) {
-  for (std::size_t left = 1 + random.below(8); left > 0; --left) {
+  for (std::size_t left = changes_of(random); left > 0; --left) {
     change_text(text, words, others, random);
   }
   return text;
