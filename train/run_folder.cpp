@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "train/checkpoint.h"
+#include "train/printable.h"
 
 namespace mobius {
 
@@ -62,7 +63,14 @@ Resume Resume::parse(const std::string& text) {
   return {From::file, text};
 }
 
+void require_plain_name(const fs::path& folder) {
+  const std::string& name = folder.native();
+  if (find_binary(name) == name.size() && name.find_first_of("\t\n\r") == std::string::npos) return;
+  throw printable_error("{}: expected a folder's name in UTF-8, without control characters", name);
+}
+
 void require_usable_folder(const fs::path& folder, const Resume& resume) {
+  require_plain_name(folder);
   if (!fs::exists(folder)) return;
   if (!fs::is_directory(folder)) throw ConfigError("{}: is not a folder", folder.string());
   if (is_unused(folder)) return;

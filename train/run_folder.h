@@ -28,6 +28,10 @@ struct Resume {
   static Resume parse(const std::string& text);
 };
 
+/// Throws ConfigError where a folder's name has control characters or bytes that are no UTF-8: it
+/// could not be read back from config.yaml, or would break the line of a command that names it.
+void require_plain_name(const std::filesystem::path& folder);
+
 /// Throws ConfigError, with what to do instead, where a run may not use the folder: without resume
 /// it must be empty or absent; with resume, it must be empty, absent, or the folder of the run that
 /// is resumed, without checkpoints newer than the one chosen.

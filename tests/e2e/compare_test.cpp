@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
 
 #include "tests/e2e/run_comparison.h"
 
@@ -35,6 +37,12 @@ variations:
     return all;
   }
 
+  static std::vector<pid_t> children_of(pid_t parent) {
+    std::vector<pid_t> children;
+    std::istringstream text(read_text(fmt::format("/proc/{}/task/{}/children", parent, parent)));
+    for (pid_t child = 0; text >> child;) children.push_back(child);
+    return children;
+  }
   std::vector<std::string> rows() const {
     return lines_of(read_text(folder_ / "out" / "comparison.csv"));
   }
@@ -101,6 +109,128 @@ TEST_F(CompareTest, GoesOnWithInterruptedVariations) {
   for (const char* name : {"softmax", "conformal"}) {
     EXPECT_THAT(read_text(folder_ / "out" / name / "log.txt"), HasSubstr("resume: step "));
     expect_same_run(folder_ / "straight" / name, folder_ / "out" / name, 300);
+  }
+}
+
+// Whenever it comes, also before a run listens to signals; to the parent alone, or to its runs,
+// too.
+TEST_F(CompareTest, ASignalAtAnyMomentSavesEveryRun) {
+  const std::vector<std::string> longer = {"train.max_steps=200", "eval.every=0", "--jobs", "2"};
+  auto straight = arguments(longer);
+  straight[3] = folder_ / "straight";
+  ASSERT_EQ(mobius(straight).exit_code, 0);
+  std::mt19937 random(3);
+  for (int stop = 0; stop < 12; ++stop) {
+    Process process(mobius_command(arguments(longer)));
+    ASSERT_TRUE(wait_until(
+        [&] { return process.err().find("running") != std::string::npos || process.has_ended(); }));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 60000));
+    process.kill(stop % 2 == 0 ? SIGTERM : SIGHUP);
+    if (stop % 3 == 0) {
+      for (const pid_t run : children_of(process.pid())) ::kill(run, SIGTERM);
+    }
+    const Outcome stopped = process.wait();
+    ASSERT_TRUE(stopped.exit_code == 4 || stopped.exit_code == 0) << stopped.err;
+    EXPECT_THAT(stopped.err, Not(HasSubstr("failed")));
+  }
+  ASSERT_EQ(mobius(arguments(longer)).exit_code, 0);
+  for (const char* name : {"softmax", "conformal"}) {
+    expect_same_run(folder_ / "straight" / name, folder_ / "out" / name, 200);
+  }
+}
+
+TEST_F(CompareTest, StopsWhenNobodyReadsWhatItSays) {
+  const Outcome outcome =
+      Process({"sh", "-c", "exec 3>&1; { \"$@\"; echo $? >&3; } 2>&1 >&3 | head -n 1 >&2", "sh",
+               MOBIUS_BINARY, "compare", comparison_, "--out", folder_ / "out",
+               "train.max_steps=100", "eval.every=0"})
+          .wait();
+  EXPECT_EQ(outcome.out, "4\n");
+  EXPECT_EQ(outcome.err, "softmax: running\n");
+}
+
+// The run goes on in the folder, stopped for the test, after the comparison has been killed.
+TEST_F(CompareTest, WaitsForTheRunsOfAComparisonThatWasKilled) {
+  const std::vector<std::string> longer = {"train.max_steps=300", "eval.every=0"};
+  auto straight = arguments(longer);
+  straight[3] = folder_ / "straight";
+  ASSERT_EQ(mobius(straight).exit_code, 0);
+
+  Process killed(mobius_command(arguments(longer)));
+  const fs::path metrics = folder_ / "out" / "softmax" / "metrics.jsonl";
+  ASSERT_TRUE(wait_until([&] { return lines_of(read_text(metrics)).size() > 5; }));
+  const std::vector<pid_t> runs = children_of(killed.pid());
+  ASSERT_EQ(runs.size(), 1u);
+  ::kill(runs[0], SIGSTOP);
+  killed.kill(SIGKILL);
+  killed.wait();
+
+  Process process(mobius_command(arguments(longer)));
+  EXPECT_TRUE(wait_until([&] {
+    return process.err().find("softmax: waiting for a process of an earlier comparison") !=
+               std::string::npos ||
+           process.has_ended();
+  }));
+  ::kill(runs[0], SIGCONT);
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, Not(HasSubstr("failed")));
+  for (const char* name : {"softmax", "conformal"}) {
+    expect_same_run(folder_ / "straight" / name, folder_ / "out" / name, 300);
+  }
+}
+
+TEST_F(CompareTest, BlamesNoOldErrorForAKilledRun) {
+  const fs::path run = folder_ / "out" / "softmax";
+  ASSERT_TRUE(fs::create_directories(run));
+  write_text(run / "log.txt", "mobius: error: an old one\n");
+  Process process(mobius_command(arguments({"train.max_steps=2000", "eval.every=0"})));
+  ASSERT_TRUE(wait_until([&] { return lines_of(read_text(run / "metrics.jsonl")).size() > 5; }));
+  for (const pid_t child : children_of(process.pid())) ::kill(child, SIGKILL);
+  EXPECT_TRUE(wait_until([&] { return process.err().find("failed") != std::string::npos; }));
+  process.kill(SIGTERM);  // the other run is of no interest
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err,
+              HasSubstr("softmax: killed by signal 9 (Killed); see " + (run / "log.txt").string()));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("an old one")));
+}
+
+TEST_F(CompareTest, AFolderMayBeginWithADash) {
+  for (const std::string last : {"", " --list"}) {
+    const Outcome outcome =
+        Process({"sh", "-c",
+                 "cd " + folder_.path().string() +
+                     " && " MOBIUS_BINARY " compare comparison.yaml --out=-dash" + last})
+            .wait();
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_TRUE(fs::exists(folder_ / "-dash" / "comparison.csv"));
+  }
+  fs::remove_all(folder_ / "-dash" / "softmax");
+  const Outcome list =
+      Process({"sh", "-c",
+               "cd " + folder_.path().string() +
+                   " && " MOBIUS_BINARY " compare comparison.yaml --out=-dash --list | sh"})
+          .wait();
+  EXPECT_EQ(list.exit_code, 0) << list.err;
+  EXPECT_TRUE(fs::exists(folder_ / "-dash" / "softmax" / "summary.json"));
+}
+
+TEST_F(CompareTest, RefusesAFolderThatNoLineCanName) {
+  for (const auto& [name, shown] : {std::pair("a\nb", "a\\nb"), {"a\xff", "a\\xff"}}) {
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"compare", comparison_},
+          {"compare", comparison_, "--list"},
+          {"train", folder_ / "tiny.yaml"}}) {
+      auto words = command;
+      words.push_back("--out=" + (folder_ / name).string());
+      const Outcome outcome = mobius(words);
+      EXPECT_EQ(outcome.exit_code, 2);
+      EXPECT_EQ(outcome.err,
+                "mobius: error: " + (folder_ / shown).string() +
+                    ": expected a folder's name in UTF-8, without control characters\n");
+      EXPECT_FALSE(fs::exists(folder_ / name));
+    }
   }
 }
 

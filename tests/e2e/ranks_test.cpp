@@ -10,6 +10,7 @@
 
 #include "tests/distributed/uneven_task.h"
 #include "tests/e2e/run_comparison.h"
+#include "tests/e2e/signal_masks.h"
 
 namespace mobius {
 namespace {
@@ -315,6 +316,20 @@ std::vector<pid_t> processes_with(const std::string& text) {
   return found;
 }
 
+// Neither what MPI installs nor its threads change that.
+TEST_F(RanksTest, SignalsReachOneThreadOfEach) {
+  const auto process = start_long_run("run");
+  const std::vector<pid_t> ranks = processes_with((folder_ / "run").string());
+  EXPECT_EQ(ranks.size(), 2u);
+  for (const pid_t rank : ranks) {
+    const Threads threads = threads_of(rank);
+    EXPECT_EQ(threads.open_to_signals, 1);
+    EXPECT_GT(threads.in_all, 3);  // MPI has some
+  }
+  process->kill(SIGUSR1);
+  EXPECT_EQ(process->wait().exit_code, 4);
+}
+
 struct Signalled {
   const char* run;
   int signal;
@@ -325,7 +340,7 @@ struct Signalled {
 // while it ends the ranks, and one that cannot write waits.
 TEST_F(RanksTest, ASignalSavesAndStopsAllAtTheSameStep) {
   for (const auto& [run, signal, to_mpirun] :
-       {Signalled{"all-usr1", SIGUSR1, true}, {"one", SIGTERM, false}}) {
+       {Signalled{"all-usr1", SIGUSR1, true}, {"one", SIGTERM, false}, {"hup", SIGHUP, false}}) {
     const auto process = start_long_run(run);
     if (to_mpirun) {
       process->kill(signal);

@@ -66,17 +66,6 @@ TEST_F(ResumeTest, ASignalNeedNotWaitForTheTestPass) {
   EXPECT_EQ(read_checkpoint_header(step_file(folder_ / "run", 1)).step, 1);
 }
 
-TEST_F(ResumeTest, ASecondSignalEndsAtOnce) {
-  Process process(
-      mobius_command(train_arguments("slow", {"task.seq_len=512", "task.vocab=1024",
-                                              "train.batch_size=2048", "model.d_model=64"})));
-  ASSERT_TRUE(wait_until([&] { return process.out().find("parameters") != std::string::npos; }));
-  process.kill(SIGINT);
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  process.kill(SIGINT);
-  EXPECT_EQ(process.wait().signal, SIGINT);
-}
-
 // Whenever it comes, kill -9 leaves a folder from which the run goes on as if nothing had happened.
 TEST_F(ResumeTest, KilledAtRandomMomentsEndsWithTheSameBits) {
   const std::vector<std::string> settings = {"checkpoint.every=3", "train.max_steps=150"};

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -30,8 +29,8 @@ class TrainerTest : public testing::Test {
   RunSummary train_with_signal(const std::string& name,
                                const std::vector<std::string>& overrides = {},
                                const std::string& resume = "") {
-    const StopSignal stop;
-    std::raise(SIGTERM);
+    StopSignal stop;
+    stop.request();
     return train_in(folder_ / name, known_, stop, overrides, resume);
   }
   // What the newest checkpoint says of the run, but its time.

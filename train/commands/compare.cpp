@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -18,8 +19,10 @@
 #include "train/comparison_output.h"
 #include "train/config_reader.h"
 #include "train/job_pool.h"
+#include "train/output.h"
 #include "train/printable.h"
 #include "train/report.h"
+#include "train/run_folder.h"
 #include "train/trainer.h"
 
 namespace mobius {
@@ -47,7 +50,8 @@ A comparison is a configuration with variations, a grid, or both:
     train.seed: [1, 2, 3]
 
 Each run is trained in a process and a folder of its own; finished ones are skipped and interrupted
-ones go on where they were, so the same command continues a comparison. One that fails or diverges
+ones go on where they were, so the same command continues a comparison: after Ctrl-C, SIGTERM, SIGUSR1
+or a closed terminal, which let every run save and end, and after any other end. One that fails or diverges
 is listed, and the others go on. What a variation or the grid sets wins over a key=value given here,
 which changes the base. The table shows the best learning rate of each, and means over the seeds; it
 is also written to comparison.csv and comparison.json, and drawn in report.html.)";
@@ -84,6 +88,7 @@ std::vector<Contender> read_contenders(const CompareArguments& arguments, const 
   for (const ComparisonJob& job : expand_comparison(document)) {
     auto config = make_config(job.document, known);
     const fs::path root = root_folder(arguments, job.document, *config);
+    require_plain_name(root);
     config->output.dir = (root / job.name).string();
     contenders.push_back({job.name, std::move(config)});
   }
@@ -114,7 +119,7 @@ void require_same_run(Contender& contender, const Registries& known) {
   }
 }
 
-// Makes the folders, with the configurations, of those that are not finished.
+// Makes the folders of those that are not finished.
 std::vector<Job> prepare(std::vector<Contender>& contenders) {
   std::vector<Job> jobs;
   for (Contender& contender : contenders) {
@@ -122,15 +127,16 @@ std::vector<Job> prepare(std::vector<Contender>& contenders) {
     std::error_code error;
     fs::create_directories(contender.folder(), error);
     if (error) throw Error("{}: cannot be made: {}", contender.folder().string(), error.message());
-    write_whole_file(contender.folder() / "config.yaml", resolved_yaml(*contender.config));
-    jobs.push_back({contender.name, contender.folder(), contender.config->train.max_steps});
+    jobs.push_back({contender.name, contender.folder(), resolved_yaml(*contender.config),
+                    contender.config->train.max_steps});
   }
   return jobs;
 }
 
-// One line of a shell a job, that can be run anywhere.
-void print_list(const std::vector<Job>& jobs) {
+// Writes the configurations and prints one line of a shell a job, that can be run anywhere.
+void list(const std::vector<Job>& jobs) {
   for (const Job& job : jobs) {
+    write_config(job);
     std::string line = "cd " + shell_word(fs::current_path().string()) + " &&";
     for (const std::string& word : command_of(job)) line += " " + shell_word(word);
     fmt::print("{}\n", line);
@@ -146,9 +152,10 @@ void write_comparison(const std::vector<fs::path>& runs, const fs::path& folder)
              printable_lines(to_text(comparison)), printable(folder.string()));
 }
 
-std::string end_in_words(const ProcessEnd& end) {
-  return end.signal != 0 ? fmt::format("killed by signal {}", end.signal)
-                         : fmt::format("exit code {}", end.exit_code);
+std::string end_in_words(const std::optional<ProcessEnd>& end) {
+  if (!end) return "could not be started";
+  if (end->signal == 0) return fmt::format("exit code {}", end->exit_code);
+  return fmt::format("killed by signal {} ({})", end->signal, ::strsignal(end->signal));
 }
 
 std::size_t count_of(const std::vector<JobStatus>& statuses, JobState state) {
@@ -157,13 +164,12 @@ std::size_t count_of(const std::vector<JobStatus>& statuses, JobState state) {
                     [state](const JobStatus& status) { return status.state == state; }));
 }
 
-void say(const std::string& line) { fmt::print(stderr, "{}\n", printable(line)); }
-
 void list_failures(const std::vector<Job>& jobs, const std::vector<JobStatus>& statuses) {
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     if (statuses[i].state != JobState::failed && statuses[i].state != JobState::diverged) continue;
-    say(fmt::format("{}: {}: {}; see {}", jobs[i].name, end_in_words(statuses[i].end),
-                    statuses[i].problem, log_of(jobs[i]).string()));
+    const std::string& problem = statuses[i].problem;
+    say(printable(fmt::format("{}: {}{}{}; see {}", jobs[i].name, end_in_words(statuses[i].end),
+                              problem.empty() ? "" : ": ", problem, log_of(jobs[i]).string())));
   }
 }
 
@@ -173,16 +179,17 @@ ExitCode exit_code_of(const std::vector<JobStatus>& statuses) {
   return count_of(statuses, JobState::diverged) > 0 ? ExitCode::diverged : ExitCode::done;
 }
 
-ExitCode train_all(const CompareArguments& arguments, std::vector<Contender>& contenders) {
+ExitCode train_all(const CompareArguments& arguments, std::vector<Contender>& contenders,
+                   StopSignal& stop) {
+  stop.listen();
   const fs::path root = contenders.front().folder().parent_path();
   fs::create_directories(root);
   const FolderLock lock(root);
   const std::vector<Job> jobs = prepare(contenders);
   for (const Contender& contender : contenders) {
-    if (is_complete(contender)) say(contender.name + ": finished before, skipped");
+    if (is_complete(contender)) say(printable(contender.name) + ": finished before, skipped");
   }
-  const StopSignal stop;
-  JobDisplay display(stderr, jobs);
+  JobDisplay display(stderr, jobs, &stop);
   const std::vector<JobStatus> statuses = run_jobs(jobs, arguments.jobs, stop, display);
   list_failures(jobs, statuses);
   if (stop.is_requested() && exit_code_of(statuses) != ExitCode::failed) {
@@ -203,19 +210,19 @@ ExitCode report(const CompareArguments& arguments) {
   return ExitCode::done;
 }
 
-ExitCode compare(const CompareArguments& arguments, const Registries& known) {
+ExitCode compare(const CompareArguments& arguments, const Registries& known, StopSignal& stop) {
   if (!arguments.report.empty()) return report(arguments);
   if (arguments.config.empty()) throw ConfigError("compare: CONFIG is missing, or --report DIR");
   std::vector<Contender> contenders = read_contenders(arguments, known);
   for (Contender& contender : contenders) require_same_run(contender, known);
-  if (!arguments.is_list) return train_all(arguments, contenders);
-  print_list(prepare(contenders));
+  if (!arguments.is_list) return train_all(arguments, contenders, stop);
+  list(prepare(contenders));
   return ExitCode::done;
 }
 
 }  // namespace
 
-void add_compare_command(CLI::App& app, const Registries& known, Action& action) {
+void add_compare_command(CLI::App& app, const Registries& known, StopSignal& stop, Action& action) {
   CLI::App* command =
       app.add_subcommand("compare", "Train variations of one configuration, and compare them");
   command->footer(examples);
@@ -238,8 +245,8 @@ void add_compare_command(CLI::App& app, const Registries& known, Action& action)
       ->type_name("DIR...")
       ->excludes(config)
       ->excludes(list);
-  command->callback([arguments, &known, &action] {
-    action = [arguments, &known] { return compare(*arguments, known); };
+  command->callback([arguments, &known, &stop, &action] {
+    action = [arguments, &known, &stop] { return compare(*arguments, known, stop); };
   });
 }
 

@@ -13,6 +13,7 @@
 #include "train/commands/commands.h"
 #include "train/experiment.h"
 #include "train/metrics.h"
+#include "train/output.h"
 #include "train/printable.h"
 #include "train/step.h"
 
@@ -51,10 +52,9 @@ void print_scores(std::int64_t step, const Evaluation& evaluation, const NamedSc
 void warn_of_other_data(const CheckpointHeader& header, const Task& task, const std::string& path) {
   const std::string now = task.fingerprint();
   if (header.data == now) return;
-  std::fflush(stdout);
-  fmt::print(stderr, "mobius: warning: {}: was made with {}, but now there are {}\n",
-             printable(path), header.data.empty() ? "data of no files" : printable(header.data),
-             now.empty() ? "none" : printable(now));
+  say(fmt::format("mobius: warning: {}: was made with {}, but now there are {}", printable(path),
+                  header.data.empty() ? "data of no files" : printable(header.data),
+                  now.empty() ? "none" : printable(now)));
 }
 
 ExitCode eval(const std::string& path, bool as_json, const Registries& known,

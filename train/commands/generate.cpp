@@ -14,8 +14,8 @@
 #include "nn/generator.h"
 #include "train/checkpoint.h"
 #include "train/commands/commands.h"
+#include "train/output.h"
 #include "train/printable.h"
-#include "train/stop_signal.h"
 
 namespace mobius {
 
@@ -26,7 +26,8 @@ constexpr const char* examples = R"(Examples:
   mobius generate best.h5 --prompt "ROMEO:" --tokens 300 --temperature 0.8 --top-k 40 --seed 7
 
 The text goes to standard output as it is made, the prompt first; how fast, to standard error. The
-same options and seed make the same text. Ctrl-C ends it.)";
+same options and seed make the same text. Ctrl-C ends it, and so does a closed
+pipe of standard output.)";
 
 struct GenerateArguments {
   std::string checkpoint;
@@ -51,7 +52,7 @@ std::size_t whole_characters(std::string_view text) {
 // Writes text as its tokens come, a character only when all of its bytes are there.
 class TextStream {
  public:
-  explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  TextStream(const Tokenizer& tokenizer, Output& out) : tokenizer_(tokenizer), out_(out) {}
   ~TextStream() { write(pending_.size()); }
   TextStream(const TextStream&) = delete;
   TextStream& operator=(const TextStream&) = delete;
@@ -63,12 +64,12 @@ class TextStream {
 
  private:
   void write(std::size_t n) {
-    std::fwrite(pending_.data(), 1, n, stdout);
-    std::fflush(stdout);
+    out_.write(std::string_view(pending_).substr(0, n));
     pending_.erase(0, n);
   }
 
   const Tokenizer& tokenizer_;
+  Output& out_;
   std::string pending_;
 };
 
@@ -106,32 +107,36 @@ std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const std::strin
   return tokens;
 }
 
-ExitCode generate(const GenerateArguments& arguments, const Registries& known) {
+ExitCode generate(const GenerateArguments& arguments, const Registries& known, StopSignal& stop) {
   arguments.sampling.validate();
   const Writer writer = load_writer(arguments.checkpoint, known);
   const std::vector<std::int32_t> prompt = tokens_of(*writer.tokenizer, arguments.prompt);
   Generator generator(*writer.model, arguments.sampling,
                       arguments.context.value_or(writer.trained_length), arguments.seed);
-  const StopSignal stop;
+  stop.listen();
+  Output out(stdout, &stop);
   const auto start = std::chrono::steady_clock::now();
   std::int64_t n = 0;
   {
-    TextStream text(*writer.tokenizer);
+    TextStream text(*writer.tokenizer, out);
     text.add(prompt);
     generator.read(prompt);
-    for (; n < arguments.tokens && !stop.is_requested(); ++n) {
+    for (; n < arguments.tokens && !stop.is_requested() && out.is_written(); ++n) {
       const std::int32_t token = generator.next();
       text.add(std::span(&token, 1));
     }
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  fmt::print(stderr, "\n{} tokens, {:.0f} tokens/s\n", n, static_cast<double>(n) / seconds.count());
-  return stop.is_requested() ? ExitCode::interrupted : ExitCode::done;
+  say(fmt::format("\n{} tokens, {:.0f} tokens/s", n, static_cast<double>(n) / seconds.count()));
+  if (stop.is_requested()) return ExitCode::interrupted;
+  out.require_written();
+  return ExitCode::done;
 }
 
 }  // namespace
 
-void add_generate_command(CLI::App& app, const Registries& known, Action& action) {
+void add_generate_command(CLI::App& app, const Registries& known, StopSignal& stop,
+                          Action& action) {
   CLI::App* command = app.add_subcommand("generate", "Write text with a trained language model");
   command->footer(examples);
   auto arguments = std::make_shared<GenerateArguments>();
@@ -163,8 +168,8 @@ void add_generate_command(CLI::App& app, const Registries& known, Action& action
       ->add_option("--context", arguments->context,
                    "tokens looked back on at most; the length of training sequences unless given")
       ->type_name("N");
-  command->callback([arguments, &known, &action] {
-    action = [arguments, &known] { return generate(*arguments, known); };
+  command->callback([arguments, &known, &stop, &action] {
+    action = [arguments, &known, &stop] { return generate(*arguments, known, stop); };
   });
 }
 
