@@ -12,7 +12,8 @@ namespace mobius {
 /// Every method is const and may be called from several threads at once.
 class InputFile {
  public:
-  /// Throws Error where the file cannot be opened or is no regular file.
+  /// Throws Error where the file cannot be opened or is no regular file: never waits for a pipe
+  /// without a writer, nor reads a device that has no end.
   explicit InputFile(const std::filesystem::path& path);
   ~InputFile();
   InputFile(const InputFile&) = delete;
@@ -33,7 +34,11 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
-/// The whole content. Throws Error as above.
+/// The whole content of a regular file, up to its end when it is read. Throws Error that names it.
 std::string content_of(const std::filesystem::path& path);
+
+/// The same of a regular file or of a pipe, such as <(command) of bash, which is waited for; it may
+/// have at most `most` bytes.
+std::string content_of_file_or_pipe(const std::filesystem::path& path, std::uint64_t most);
 
 }  // namespace mobius

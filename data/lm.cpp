@@ -326,6 +326,13 @@ void LmOptions::describe(Schema& schema) {
   describe_checks(schema, *this);
 }
 
+std::vector<DataPlace> LmOptions::places() {
+  return {{"text", &text},
+          {"tokens", &tokens},
+          {"validation", &validation},
+          {"tokenizer_model", &tokenizer_model}};
+}
+
 void LmOptions::check(std::uint64_t /*seed*/) const { validate_options(*this, "lm"); }
 
 std::unique_ptr<Task> LmOptions::build(std::uint64_t seed) const {

@@ -39,6 +39,7 @@ struct LmOptions final : TaskOptions {
   std::int64_t n_test = 0;  ///< 0: the whole validation text
 
   void describe(Schema& schema) override;
+  std::vector<DataPlace> places() override;
   /// Looks at the settings alone, not at the files.
   void check(std::uint64_t seed) const override;
   /// Throws ConfigError where the settings do not fit together, or not to the files, and Error

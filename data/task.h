@@ -100,11 +100,21 @@ class Task {
   void check_request(int group, std::int64_t count) const;
 };
 
+/// A setting of a task that says where files lie: its key, beside the task's name, and its value, a
+/// path or a pattern; "" where there is none.
+struct DataPlace {
+  std::string key;
+  std::string* path;
+};
+
 /// The settings of one kind of task.
 class TaskOptions {
  public:
   virtual ~TaskOptions() = default;
   virtual void describe(Schema& schema) = 0;
+  /// The settings that say where the data lie, not what they are: a run may go on, and a checkpoint
+  /// be scored, with others, as long as Task::fingerprint() stays the same.
+  virtual std::vector<DataPlace> places() { return {}; }
   /// Throws the ConfigError that build() would for settings that do not fit together, but need not
   /// do what takes long or depends on files.
   virtual void check(std::uint64_t seed) const { build(seed); }

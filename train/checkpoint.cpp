@@ -441,7 +441,7 @@ void save_checkpoint(const fs::path& path, const CheckpointHeader& header,
     seal(content);
     pending.write(content);
   }
-  verify_seal(pending.temporary());
+  if (!pending.is_in_place()) verify_seal(pending.temporary());
   pending.commit();
 }
 

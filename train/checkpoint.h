@@ -86,6 +86,7 @@ void load_checkpoint(const std::filesystem::path& path, const CheckpointTensors&
 // ---- the checkpoints of a run: FOLDER/step-00000100.h5, ..., and FOLDER/best.h5
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::int64_t step);
+std::filesystem::path best_checkpoint(const std::filesystem::path& folder);
 /// The step files in the folder, oldest first; none where there is no folder.
 std::vector<std::filesystem::path> step_checkpoints(const std::filesystem::path& folder);
 
@@ -96,7 +97,15 @@ struct NewestCheckpoint {
 /// The newest complete checkpoint in the folder; best.h5 where no step file can be used.
 NewestCheckpoint newest_checkpoint(const std::filesystem::path& folder);
 
-/// Removes all but the `keep` newest step files, and unfinished ones that a killed run has left.
+/// The same of a place that is a run's folder or a folder of checkpoints; `path` is set. Throws
+/// Error where it holds none that is complete.
+NewestCheckpoint newest_checkpoint_in(const std::filesystem::path& place);
+
+/// The checkpoint that a user means by a path: the file itself, or, of a folder as above, best.h5,
+/// else the newest complete one. Throws Error where the folder holds none.
+std::filesystem::path find_checkpoint(const std::filesystem::path& place);
+
+/// Removes all but the `keep` newest step files.
 void prune_checkpoints(const std::filesystem::path& folder, std::int64_t keep);
 
 }  // namespace mobius

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <string_view>
 
 #include "core/error.h"
+#include "data/input_file.h"
 #include "train/checkpoint.h"
 
 namespace mobius {
@@ -68,24 +68,18 @@ struct Content {
   std::uint64_t checksum = 0;
 };
 
-// Fills the block from the stream; what the stream no longer has stays zero.
-std::size_t read_block(std::ifstream& file, char* block, std::size_t size) {
-  file.read(block, static_cast<std::streamsize>(size));
-  return static_cast<std::size_t>(file.gcount());
-}
-
 Content read_content(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error("{}: cannot be read", path.string());
+  const InputFile file(path);
   Content content;
-  content.size = read_block(file, content.head.data(), seal_bytes);
+  content.size = file.size();
+  const std::size_t head_size = std::min<std::uint64_t>(seal_bytes, content.size);
+  file.read(0, std::as_writable_bytes(std::span(content.head)).first(head_size));
   std::array<char, 1 << 16> part;
-  while (file) {
-    const std::size_t count = read_block(file, part.data(), part.size());
+  for (std::uint64_t at = head_size; at < content.size; at += part.size()) {
+    const std::size_t count = std::min<std::uint64_t>(part.size(), content.size - at);
+    file.read(at, std::as_writable_bytes(std::span(part)).first(count));
     content.checksum = add_bytes(content.checksum, {part.data(), count});
-    content.size += count;
   }
-  if (file.bad()) throw Error("{}: cannot be read to its end", path.string());
   return content;
 }
 
@@ -143,6 +137,18 @@ void verify_seal(const fs::path& path) {
   if (content.head != to_block(seal) || content.size != seal.file_size ||
       content.checksum != seal.checksum) {
     throw Error("{}: damaged: its content does not match its checksum", path.string());
+  }
+}
+
+bool has_seal(const fs::path& path) {
+  try {
+    const InputFile file(path);
+    SealBlock head{};
+    file.read(0, std::as_writable_bytes(std::span(head))
+                     .first(std::min<std::uint64_t>(seal_bytes, file.size())));
+    return starts_with(head, seal_magic);
+  } catch (const Error&) {
+    return false;
   }
 }
 

@@ -18,4 +18,7 @@ void seal(std::span<char> content);
 /// of any single 64-bit word is always found, others are missed with probability 2^-64.
 void verify_seal(const std::filesystem::path& path);
 
+/// Whether a file begins as a checkpoint does, be it whole or not.
+bool has_seal(const std::filesystem::path& path);
+
 }  // namespace mobius

@@ -11,6 +11,7 @@
 #include "train/config_document.h"
 #include "train/file.h"
 #include "train/printable.h"
+#include "train/run_folder.h"
 
 namespace mobius {
 
@@ -59,16 +60,16 @@ ComparedRun read_run(const fs::path& folder) {
   return run;
 }
 
-bool is_run(const fs::path& folder) { return fs::is_regular_file(folder / "config.yaml"); }
+bool is_run(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / "config.yaml", ignored) && holds_run(folder);
+}
 
 std::vector<fs::path> run_folders(const fs::path& folder) {
   if (!fs::is_directory(folder)) throw ConfigError("{}: is not a folder", folder.string());
   if (is_run(folder)) return {folder};
-  std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.is_directory() && is_run(entry.path())) found.push_back(entry.path());
-  }
-  std::sort(found.begin(), found.end());
+  std::vector<fs::path> found = entries_of(folder);
+  std::erase_if(found, [](const fs::path& entry) { return !is_run(entry); });
   if (found.empty()) throw ConfigError("{}: no run lies in this folder", folder.string());
   return found;
 }

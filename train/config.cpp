@@ -10,6 +10,7 @@
 #include "nn/language_model.h"
 #include "train/config_reader.h"
 #include "train/config_writer.h"
+#include "train/run_folder.h"
 
 namespace mobius {
 
@@ -73,6 +74,12 @@ void describe_checks(Schema& schema, const Config& config) {
   schema.check("eval.map_heads", [&config] {
     require_all_up_to(config.model.n_heads, config.eval.map_heads, "model.n_heads");
   });
+}
+
+// As overrides: output.dir is this folder.
+ConfigNode output_dir(const std::filesystem::path& folder) {
+  ConfigNode text{.kind = ConfigNode::Kind::scalar, .text = folder.string(), .is_quoted = true};
+  return {.kind = ConfigNode::Kind::map, .entries = {{"output.dir", "", std::move(text)}}};
 }
 
 }  // namespace
@@ -202,13 +209,17 @@ std::unique_ptr<Config> load_config(const std::filesystem::path& path,
                                     const std::vector<std::string>& overrides,
                                     const Registries& known) {
   ConfigDocument document = ConfigDocument::from_file(path);
+  if (const auto folder = folder_of_own_config(path)) document.merge(output_dir(*folder));
   for (const std::string& assignment : overrides) document.override_with(assignment);
   return make_config(document, known);
 }
 
 std::unique_ptr<Config> parse_config(const std::string& text, const std::string& name,
-                                     const Registries& known) {
-  return make_config(ConfigDocument::from_text(text, name), known);
+                                     const Registries& known,
+                                     const std::vector<std::string>& overrides) {
+  ConfigDocument document = ConfigDocument::from_text(text, name);
+  for (const std::string& assignment : overrides) document.override_with(assignment);
+  return make_config(document, known);
 }
 
 std::string resolved_yaml(Config& config) { return to_yaml(*describe(config)); }
@@ -226,7 +237,14 @@ std::vector<ConfigChange> changes(Config& before, Config& after) {
   return found;
 }
 
-bool may_change_on_resume(const std::string& key) {
+bool is_data_place(Config& config, const std::string& key) {
+  const std::vector<DataPlace> places = config.task->places();
+  return std::any_of(places.begin(), places.end(),
+                     [&](const DataPlace& place) { return key == "task." + place.key; });
+}
+
+bool may_change_on_resume(Config& config, const std::string& key) {
+  if (is_data_place(config, key)) return true;
   constexpr std::array<std::string_view, 3> fixed_sections = {"task.", "model.", "attention."};
   constexpr std::array<std::string_view, 3> fixed_keys = {"optimizer.name", "train.seed",
                                                           "train.batch_size"};

@@ -7,17 +7,16 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
-#include <iterator>
 #include <optional>
 #include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "core/error.h"
+#include "data/input_file.h"
 #include "train/printable.h"
 
 namespace mobius {
@@ -237,19 +236,18 @@ void merge_maps(ConfigNode& into, const ConfigNode& overrides) {
   }
 }
 
+// A pipe is taken too: bash's <(command) is one.
 std::string read_text_file(const std::filesystem::path& path) {
+  constexpr std::uint64_t most = 16 << 20;  // far above any configuration
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     throw printable_error("{}: is a directory, expected a YAML file", path.string());
   }
-  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
-    throw printable_error("{}: is not a file, expected a YAML file", path.string());
+  try {
+    return content_of_file_or_pipe(path, most);
+  } catch (const Error& error) {
+    throw printable_error("{}", error.what());
   }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw printable_error("{}: cannot be opened: {}", path.string(), std::strerror(errno));
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad()) throw printable_error("{}: cannot be read", path.string());
-  return text;
 }
 
 // A binary file, or a text in another encoding.

@@ -2,11 +2,16 @@
 
 namespace mobius {
 
+std::unique_ptr<Task> build_task(const Config& config,
+                                 const std::optional<TokenizerModel>& tokenizer) {
+  return tokenizer ? config.task->rebuild(config.train.seed, *tokenizer)
+                   : config.task->build(config.train.seed);
+}
+
 Experiment build_experiment(const Config& config, Shard optimizer_shard,
                             const std::optional<TokenizerModel>& tokenizer) {
   Experiment experiment;
-  experiment.task = tokenizer ? config.task->rebuild(config.train.seed, *tokenizer)
-                              : config.task->build(config.train.seed);
+  experiment.task = build_task(config, tokenizer);
   experiment.model = std::make_shared<LanguageModel>(
       config.model, *config.attention, experiment.task->vocab_size(),
       experiment.task->max_seq_len(), config.train.seed, DType::f32, Device{},

@@ -18,6 +18,10 @@ struct Experiment {
   std::unique_ptr<Optimizer> optimizer;
 };
 
+/// The task alone; with the tokeniser that a checkpoint holds, it makes none of its own.
+std::unique_ptr<Task> build_task(const Config& config,
+                                 const std::optional<TokenizerModel>& tokenizer = {});
+
 /// Throws ConfigError where parts do not fit together. With the tokeniser that a checkpoint holds,
 /// the task makes none of its own.
 Experiment build_experiment(const Config& config, Shard optimizer_shard = {},

@@ -73,9 +73,14 @@ const char* word_for(JobState state) {
 // How far a run is, by its last line of metrics.
 std::string position_of(const Job& job) {
   constexpr std::uintmax_t tail = 16384;  // several lines, also with diagnostics
-  const std::vector<MetricsPoint> points = read_metrics(job.folder / "metrics.jsonl", tail);
-  if (points.empty()) return "";
-  const MetricsPoint& last = points.back();
+  std::optional<MetricsPoint> last_point;
+  try {
+    const std::vector<MetricsPoint> points = read_metrics(job.folder / "metrics.jsonl", tail);
+    if (!points.empty()) last_point = points.back();
+  } catch (const Error&) {  // a display is nothing to end runs for
+  }
+  if (!last_point) return "";
+  const MetricsPoint& last = *last_point;
   std::string text = fmt::format("{}/{}", last.step, job.max_steps);
   if (last.loss) text += fmt::format("  loss {:.4f}", *last.loss);
   if (last.accuracy) text += fmt::format("  accuracy {:.1f}%", 100 * *last.accuracy);

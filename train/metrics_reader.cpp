@@ -1,9 +1,11 @@
 #include "train/metrics_reader.h"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <system_error>
+#include <span>
+#include <sstream>
+
+#include "data/input_file.h"
 
 namespace mobius {
 
@@ -32,12 +34,12 @@ std::optional<MetricsPoint> parse_line(const std::string& line) {
 
 std::vector<MetricsPoint> read_metrics(const fs::path& path, std::uintmax_t bytes) {
   std::vector<MetricsPoint> points;
-  std::error_code error;
-  const std::uintmax_t size = fs::file_size(path, error);
-  if (error) return points;
-  std::ifstream file(path, std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(size - std::min(size, bytes)));
-  for (std::string line; std::getline(file, line) && !file.eof();) {
+  if (!fs::exists(path)) return points;
+  const InputFile file(path);
+  std::string text(std::min<std::uintmax_t>(file.size(), bytes), '\0');
+  file.read(file.size() - text.size(), std::as_writable_bytes(std::span(text)));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line) && !lines.eof();) {
     if (auto point = parse_line(line)) points.push_back(*std::move(point));
   }
   return points;

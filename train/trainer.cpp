@@ -19,23 +19,6 @@ namespace {
 
 constexpr double recalled = 0.99;  // the accuracy whose step the summary names
 
-template <typename T>
-void put(std::map<std::string, double>& values, const char* name, const std::optional<T>& value) {
-  if (value) values[name] = static_cast<double>(*value);
-}
-
-template <typename T>
-void get(const std::map<std::string, double>& values, const char* name, std::optional<T>& value) {
-  if (const auto entry = values.find(name); entry != values.end()) {
-    value = static_cast<T>(entry->second);
-  }
-}
-
-double value_or_0(const std::map<std::string, double>& values, const char* name) {
-  const auto entry = values.find(name);
-  return entry == values.end() ? 0 : entry->second;
-}
-
 // The configured thread count, until the end of the scope.
 class ThreadScope {
  public:
@@ -54,9 +37,10 @@ double per_second(std::int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
 }
 
+// Where data lie may change; that they are the same, require_same_data() sees to.
 void require_same_run(Config& stored, Config& config, const fs::path& path, Progress& progress) {
   for (const ConfigChange& change : changes(stored, config)) {
-    if (!may_change_on_resume(change.key)) {
+    if (!may_change_on_resume(config, change.key)) {
       throw ConfigError("{}: was made with {} = {}, but the configuration says {}", path.string(),
                         change.key, change.before.empty() ? "(absent)" : change.before,
                         change.after.empty() ? "(absent)" : change.after);
@@ -92,12 +76,29 @@ std::int64_t bucket_bytes(const Config& config) {
   return config.distributed.bucket_mib * mib;
 }
 
+void say_skipped(const NewestCheckpoint& newest, Progress& progress) {
+  for (const std::string& line : newest.skipped) progress.say("resume: skipped " + line);
+}
+
+// With the newest checkpoint in place of a folder, as the root finds it.
+Resume with_file(Resume resume, Progress& progress, Communicator& communicator) {
+  if (resume.from != Resume::From::file) return resume;
+  if (communicator.is_root() && fs::is_directory(resume.file)) {
+    const NewestCheckpoint newest = newest_checkpoint_in(resume.file);
+    say_skipped(newest, progress);
+    resume.file = *newest.path;
+  }
+  resume.file = communicator.broadcast(resume.file.string());
+  read_checkpoint_header(resume.file);  // before all else
+  return resume;
+}
+
 std::optional<fs::path> find_start(const RunFolder& folder, const Resume& resume,
                                    Progress& progress) {
   if (resume.from == Resume::From::nothing) return std::nullopt;
   if (resume.from == Resume::From::file) return resume.file;
   const NewestCheckpoint newest = newest_checkpoint(folder.checkpoints());
-  for (const std::string& line : newest.skipped) progress.say("resume: skipped " + line);
+  say_skipped(newest, progress);
   if (!newest.path) progress.say("resume: no complete checkpoint, starting from step 0");
   return newest.path;
 }
@@ -111,28 +112,19 @@ std::optional<fs::path> find_start(const RunFolder& folder, const Resume& resume
   return text.empty() ? std::nullopt : std::optional<fs::path>(text);
 }
 
+// The root's.
+std::optional<BestState> broadcast(const std::optional<BestState>& best,
+                                   Communicator& communicator) {
+  const std::vector<double> own = {best ? 1.0 : 0.0, best ? static_cast<double>(best->step) : 0.0,
+                                   best ? best->value : 0.0};
+  const Tensor values = Tensor::from(own, {std::ssize(own)});
+  communicator.broadcast(values);
+  const std::vector<double> root = values.to_vector<double>();
+  if (root[0] == 0) return std::nullopt;
+  return BestState{static_cast<std::int64_t>(root[1]), root[2]};
+}
+
 }  // namespace
-
-std::map<std::string, double> TrainingRecord::to_map() const {
-  std::map<std::string, double> values = {{"train_seconds", train_seconds},
-                                          {"tokens", static_cast<double>(tokens)},
-                                          {"evaluated_step", static_cast<double>(evaluated_step)}};
-  put(values, "best_step", best_step);
-  put(values, "best_value", best_value);
-  put(values, "steps_to_99", steps_to_99);
-  return values;
-}
-
-TrainingRecord TrainingRecord::from_map(const std::map<std::string, double>& values) {
-  TrainingRecord record;
-  record.train_seconds = value_or_0(values, "train_seconds");
-  record.tokens = static_cast<std::int64_t>(value_or_0(values, "tokens"));
-  record.evaluated_step = static_cast<std::int64_t>(value_or_0(values, "evaluated_step"));
-  get(values, "best_step", record.best_step);
-  get(values, "best_value", record.best_value);
-  get(values, "steps_to_99", record.steps_to_99);
-  return record;
-}
 
 Trainer::Trainer(Config& config, Experiment experiment, const RunFolder& folder,
                  const std::optional<fs::path>& start, const Registries& known, Progress& progress,
@@ -152,7 +144,7 @@ Trainer::Trainer(Config& config, Experiment experiment, const RunFolder& folder,
   }
   for (const auto& [name, value] : experiment_.model->buffers()) communicator_.broadcast(value);
   if (!communicator_.is_root()) return;
-  write_whole_file(folder_.config(), resolved_yaml(config_));
+  write_whole_file(folder_.config(), run_config_text(resolved_yaml(config_)));
   metrics_ = std::make_unique<MetricsLog>(folder_.metrics(), step_, record_.evaluated_step);
   if (config_.output.tensorboard) {
     events_ = std::make_unique<EventLog>(folder_.tensorboard(), step_, record_.evaluated_step);
@@ -172,11 +164,27 @@ void Trainer::restore(const fs::path& path, const Registries& known) {
   experiment_.optimizer->set_steps_taken(header.optimizer_steps);
   step_ = header.step;
   record_ = TrainingRecord::from_map(header.progress);
-  if (stored->checkpoint.metric != config_.checkpoint.metric) {
-    record_.best_step.reset();
-    record_.best_value.reset();
-  }
   progress_.say(fmt::format("resume: step {} from {}", step_, path.string()));
+  restore_best(path, stored->checkpoint.metric, known);
+}
+
+// The record of the best state and its file go together: what a file does not have is not the best.
+void Trainer::restore_best(const fs::path& path, Metric recorded_metric, const Registries& known) {
+  const auto recorded =
+      recorded_metric == config_.checkpoint.metric ? record_.best() : std::nullopt;
+  std::optional<BestState> best = recorded;
+  if (config_.checkpoint.keep_best) {
+    if (communicator_.is_root())
+      best = take_best(folder_.checkpoints(), path, recorded, config_, known);
+    best = broadcast(best, communicator_);
+  }
+  record_.set_best(best);
+  if (recorded && !best) {
+    progress_.say(
+        fmt::format("resume: the best state, of step {}, is not here: the next test is "
+                    "the best so far",
+                    recorded->step));
+  }
 }
 
 // A text that has changed since may have other characters or pieces: the tokens would mean others.
@@ -383,7 +391,7 @@ void Trainer::note_test_score(const Score& score) {
   if (record_.best_value && !is_better(metric, value, *record_.best_value)) return;
   record_.best_value = value;
   record_.best_step = step_;
-  if (config_.checkpoint.keep_best) save(folder_.checkpoints() / "best.h5");
+  if (config_.checkpoint.keep_best) save(best_checkpoint(folder_.checkpoints()));
 }
 
 // The optimiser's state comes together first: all ranks take part.
@@ -467,12 +475,12 @@ RunSummary run_training(Config& config, const Resume& resume, const Registries& 
   const fs::path path = config.output.dir;
   require_one_config(config, communicator);
   require_work_for_all(config.train, communicator);
-  if (resume.from == Resume::From::file) read_checkpoint_header(resume.file);  // before all else
-  if (communicator.is_root()) require_usable_folder(path, resume);
+  const Resume from = with_file(resume, progress, communicator);
+  if (communicator.is_root()) require_usable_folder(path, from);
   const ThreadScope threads(config.train.threads);
   Experiment experiment = build_experiment(config, optimizer_shard(config, communicator));
   const RunFolder folder = communicator.is_root() ? RunFolder::take(path) : RunFolder(path);
-  const auto start = find_start(folder, resume, progress, communicator);
+  const auto start = find_start(folder, from, progress, communicator);
   return Trainer(config, std::move(experiment), folder, start, known, progress, communicator)
       .run(stop);
 }

@@ -19,22 +19,9 @@
 #include "train/step.h"
 #include "train/stop_signal.h"
 #include "train/tensorboard.h"
+#include "train/training_record.h"
 
 namespace mobius {
-
-/// What a run has measured so far. A checkpoint carries it, so that a resumed run reports as one
-/// that was never interrupted.
-struct TrainingRecord {
-  double train_seconds = 0;
-  std::int64_t tokens = 0;
-  std::int64_t evaluated_step = 0;  ///< of the last evaluation; 0: none yet
-  std::optional<std::int64_t> best_step;
-  std::optional<double> best_value;  ///< of checkpoint.metric
-  std::optional<std::int64_t> steps_to_99;
-
-  std::map<std::string, double> to_map() const;
-  static TrainingRecord from_map(const std::map<std::string, double>& values);
-};
 
 /// One run, from its first step or from a checkpoint. All ranks do the same, each with its share of
 /// every batch; only the root writes.
@@ -58,6 +45,8 @@ class Trainer {
   using Clock = std::chrono::steady_clock;
 
   void restore(const std::filesystem::path& path, const Registries& known);
+  void restore_best(const std::filesystem::path& path, Metric recorded_metric,
+                    const Registries& known);
   void announce() const;
   RunStatus train(const StopSignal& stop);
   std::optional<RunStatus> finish_resumed_step(const StopSignal& stop);

@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/file.h"
 #include "train/printable.h"
+#include "train/run_folder.h"
 
 namespace mobius {
 
@@ -137,12 +139,9 @@ std::string plot(const std::string& title, const std::vector<Curve>& curves, int
 
 std::vector<fs::path> watched_runs(const fs::path& folder) {
   if (!fs::is_directory(folder)) throw ConfigError("{}: is not a folder", folder.string());
-  if (fs::exists(folder / "metrics.jsonl") || fs::exists(folder / "checkpoints")) return {folder};
-  std::vector<fs::path> runs;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (fs::exists(entry.path() / "config.yaml")) runs.push_back(entry.path());
-  }
-  std::sort(runs.begin(), runs.end());
+  if (holds_run(folder)) return {folder};
+  std::vector<fs::path> runs = entries_of(folder);
+  std::erase_if(runs, [](const fs::path& entry) { return !holds_run(entry); });
   return runs;
 }
 

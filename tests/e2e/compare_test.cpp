@@ -135,12 +135,15 @@ variations:
 }
 
 TEST_F(CompareTest, ListsWhatFailsAndGoesOn) {
-  ASSERT_TRUE(fs::create_directories(folder_ / "out" / "softmax"));
-  write_text(folder_ / "out" / "softmax" / "notes.txt", "not of a run");
+  const fs::path softmax = folder_ / "out" / "softmax";  // holds checkpoints of another model
+  ASSERT_EQ(
+      mobius({"train", folder_ / "tiny.yaml", "--out", softmax, "model.d_model=32"}).exit_code, 0);
+  fs::remove(softmax / "config.yaml");
+  fs::remove(softmax / "summary.json");
   const Outcome outcome = mobius(arguments());
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("softmax: exit code 2: "),
-                                 HasSubstr("is not the folder of a run: it holds 'notes.txt'"),
+                                 HasSubstr("was made with model.d_model = 32"),
                                  HasSubstr("conformal: finished")));
   EXPECT_THAT(outcome.out, HasSubstr("conformal"));
 }

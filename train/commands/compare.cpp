@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -17,6 +16,8 @@
 #include "train/comparison_file.h"
 #include "train/comparison_output.h"
 #include "train/config_reader.h"
+#include "train/data_places.h"
+#include "train/experiment.h"
 #include "train/job_pool.h"
 #include "train/printable.h"
 #include "train/report.h"
@@ -95,9 +96,20 @@ bool is_complete(const Contender& contender) {
   return summary && summary->is_complete();
 }
 
-// Throws ConfigError where the folder holds a run that this configuration would not have made.
-void require_same_run(Contender& contender, const Registries& known) {
+// Whether the run in the folder saw the data that the configuration describes now.
+bool has_same_data(Contender& contender, const fs::path& comparison) {
+  const auto newest = newest_checkpoint(contender.folder() / "checkpoints").path;
+  if (!newest) return false;
+  const CheckpointHeader header = read_checkpoint_header(*newest);
+  find_data(*contender.config, {comparison.parent_path()});
+  return build_task(*contender.config, header.tokenizer)->fingerprint() == header.data;
+}
+
+// Throws ConfigError where the folder holds a run that this configuration would not have made, or
+// files that are not of a run and would be written over.
+void require_same_run(Contender& contender, const fs::path& comparison, const Registries& known) {
   const fs::path folder = contender.folder();
+  require_usable_folder(folder, {.from = Resume::From::newest});
   const fs::path path = folder / "config.yaml";
   const bool is_done = is_complete(contender);
   if (!fs::exists(path)) return;
@@ -105,7 +117,9 @@ void require_same_run(Contender& contender, const Registries& known) {
   const auto stored = parse_config(read_whole_file(path), path.string(), known);
   for (const ConfigChange& change : changes(*stored, *contender.config)) {
     if (change.key.starts_with("output.") || change.key == "train.threads") continue;
-    if (!is_done && may_change_on_resume(change.key)) continue;
+    if (!is_done && may_change_on_resume(*contender.config, change.key)) continue;
+    if (is_data_place(*contender.config, change.key) && has_same_data(contender, comparison))
+      continue;
     throw ConfigError(
         "{}: holds {} with {} = {}, but the comparison says {}; remove "
         "it, or choose another folder by --out DIR",
@@ -119,10 +133,9 @@ std::vector<Job> prepare(std::vector<Contender>& contenders) {
   std::vector<Job> jobs;
   for (Contender& contender : contenders) {
     if (is_complete(contender)) continue;
-    std::error_code error;
-    fs::create_directories(contender.folder(), error);
-    if (error) throw Error("{}: cannot be made: {}", contender.folder().string(), error.message());
-    write_whole_file(contender.folder() / "config.yaml", resolved_yaml(*contender.config));
+    make_folder(contender.folder());
+    write_whole_file(contender.folder() / "config.yaml",
+                     run_config_text(resolved_yaml(*contender.config)));
     jobs.push_back({contender.name, contender.folder(), contender.config->train.max_steps});
   }
   return jobs;
@@ -134,6 +147,23 @@ void print_list(const std::vector<Job>& jobs) {
     std::string line = "cd " + shell_word(fs::current_path().string()) + " &&";
     for (const std::string& word : command_of(job)) line += " " + shell_word(word);
     fmt::print("{}\n", line);
+  }
+}
+
+// Throws ConfigError where one of the files below is there, but was not written by a comparison.
+void require_own_comparison(const fs::path& folder) {
+  const std::vector<std::pair<const char*, const char*>> marks = {
+      {"comparison.csv", "level,"},
+      {"comparison.json", "\"metric\""},
+      {"report.html", "<title>Mobius: comparison</title>"}};
+  for (const auto& [name, mark] : marks) {
+    const fs::path path = folder / name;
+    if (!fs::is_regular_file(path)) continue;
+    constexpr std::size_t head = 1024;
+    const std::string content = read_whole_file(path).substr(0, head);
+    if (content.empty() || content.find(mark) != std::string::npos) continue;
+    throw ConfigError("{}: was not written by a comparison; choose another folder by --out DIR",
+                      path.string());
   }
 }
 
@@ -175,8 +205,10 @@ ExitCode exit_code_of(const std::vector<JobStatus>& statuses) {
 
 ExitCode train_all(const CompareArguments& arguments, std::vector<Contender>& contenders) {
   const fs::path root = contenders.front().folder().parent_path();
-  fs::create_directories(root);
+  make_folder(root);
+  require_own_comparison(root);
   const FolderLock lock(root);
+  remove_unfinished(root);
   const std::vector<Job> jobs = prepare(contenders);
   for (const Contender& contender : contenders) {
     if (is_complete(contender)) say(contender.name + ": finished before, skipped");
@@ -198,7 +230,8 @@ ExitCode train_all(const CompareArguments& arguments, std::vector<Contender>& co
 ExitCode report(const CompareArguments& arguments) {
   const std::vector<fs::path> folders(arguments.report.begin(), arguments.report.end());
   const fs::path out = arguments.out.empty() ? folders.front() : fs::path(arguments.out);
-  fs::create_directories(out);
+  make_folder(out);
+  require_own_comparison(out);
   write_comparison(folders, out);
   return ExitCode::done;
 }
@@ -207,7 +240,9 @@ ExitCode compare(const CompareArguments& arguments, const Registries& known) {
   if (!arguments.report.empty()) return report(arguments);
   if (arguments.config.empty()) throw ConfigError("compare: CONFIG is missing, or --report DIR");
   std::vector<Contender> contenders = read_contenders(arguments, known);
-  for (Contender& contender : contenders) require_same_run(contender, known);
+  for (Contender& contender : contenders) {
+    require_same_run(contender, arguments.config, known);
+  }
   if (!arguments.is_list) return train_all(arguments, contenders);
   print_list(prepare(contenders));
   return ExitCode::done;

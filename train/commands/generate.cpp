@@ -22,7 +22,7 @@ namespace mobius {
 namespace {
 
 constexpr const char* examples = R"(Examples:
-  mobius generate runs/shakespeare_char/checkpoints/best.h5
+  mobius generate runs/shakespeare_char     its best.h5, else its newest checkpoint
   mobius generate best.h5 --prompt "ROMEO:" --tokens 300 --temperature 0.8 --top-k 40 --seed 7
 
 The text goes to standard output as it is made, the prompt first; how fast, to standard error. The
@@ -79,7 +79,8 @@ struct Writer {
   std::int64_t trained_length;
 };
 
-Writer load_writer(const std::string& path, const Registries& known) {
+Writer load_writer(const std::string& checkpoint, const Registries& known) {
+  const std::string path = find_checkpoint(checkpoint).string();
   const CheckpointHeader header = read_checkpoint_header(path);
   const auto config = parse_config(header.config, path, known);
   const auto* task = dynamic_cast<const LmOptions*>(config->task.options.get());
@@ -135,7 +136,7 @@ void add_generate_command(CLI::App& app, const Registries& known, Action& action
   CLI::App* command = app.add_subcommand("generate", "Write text with a trained language model");
   command->footer(examples);
   auto arguments = std::make_shared<GenerateArguments>();
-  command->add_option("checkpoint", arguments->checkpoint, "HDF5 file")
+  command->add_option("checkpoint", arguments->checkpoint, "HDF5 file, or the folder of a run")
       ->required()
       ->type_name("CHECKPOINT");
   command->add_option("--prompt", arguments->prompt, "text to go on from; a line end unless given")

@@ -13,12 +13,14 @@ namespace mobius {
 
 namespace {
 
-constexpr const char* examples = R"(Example:
+constexpr const char* examples = R"(Examples:
   mobius inspect runs/run/checkpoints/best.h5
+  mobius inspect runs/run                   its best.h5, else its newest checkpoint
 
 From Python: h5py.File("best.h5")["parameters"]["embedding.weight"][:])";
 
-ExitCode inspect(const std::string& path) {
+ExitCode inspect(const std::string& checkpoint) {
+  const std::string path = find_checkpoint(checkpoint).string();
   const CheckpointHeader header = read_checkpoint_header(path);
   const std::vector<StoredTensor> parameters = list_parameters(path);
   fmt::print("step {}, seed {}\n", header.step, header.seed);
@@ -45,7 +47,9 @@ void add_inspect_command(CLI::App& app, Action& action) {
       app.add_subcommand("inspect", "Show a checkpoint's step, configuration and parameters");
   command->footer(examples);
   auto path = std::make_shared<std::string>();
-  command->add_option("checkpoint", *path, "HDF5 file")->required()->type_name("CHECKPOINT");
+  command->add_option("checkpoint", *path, "HDF5 file, or the folder of a run")
+      ->required()
+      ->type_name("CHECKPOINT");
   command->callback([path, &action] { action = [path] { return inspect(*path); }; });
 }
 

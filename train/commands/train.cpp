@@ -1,15 +1,19 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "train/commands/commands.h"
+#include "train/data_places.h"
 #include "train/printable.h"
 #include "train/trainer.h"
 
 namespace mobius {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -19,6 +23,8 @@ constexpr const char* examples = R"(Examples:
   mobius train run.yaml --resume auto                go on from the newest complete checkpoint,
                                                      or start where there is none yet
   mobius train run.yaml --resume runs/run/checkpoints/best.h5 --out runs/branch
+  mobius train runs/run/config.yaml --resume auto    go on in runs/run, wherever it was moved from
+  mobius train run.yaml --resume auto task.text=/data/now/here.txt
   mpirun -n 4 mobius train run.yaml                  four ranks share every batch
 
 The folder holds config.yaml, metrics.jsonl, summary.json and checkpoints/. Ctrl-C and SIGTERM
@@ -62,6 +68,9 @@ ExitCode train(const TrainArguments& arguments, const Registries& known,
                Communicator& communicator) {
   const auto config = load_config(arguments.config, arguments.overrides, known);
   if (!arguments.out.empty()) config->output.dir = arguments.out;
+  const bool is_of_a_run = folder_of_own_config(arguments.config).has_value();
+  find_data(*config, is_of_a_run ? folders_above(arguments.config)
+                                 : std::vector{fs::path(arguments.config).parent_path()});
   const StopSignal stop;
   RunSummary summary;
   {
@@ -85,7 +94,8 @@ void add_train_command(CLI::App& app, const Registries& known, RanksAction& acti
       ->type_name("key.path=value");
   command->add_option("--out", arguments->out, "folder of the run, in place of output.dir")
       ->type_name("DIR");
-  command->add_option("--resume", arguments->resume, "checkpoint to go on from")
+  command
+      ->add_option("--resume", arguments->resume, "checkpoint to go on from, or a folder with some")
       ->type_name("PATH|auto");
   command->callback([arguments, &known, &action] {
     action = [arguments, &known](Communicator& communicator) {
