@@ -62,7 +62,8 @@ TEST_F(TokenFile, OfLlmC) {
 
 TEST_F(TokenFile, SaysWhatIsWrongWithIt) {
   const auto raw = TokenFormat::raw, llm_c = TokenFormat::llm_c, any = TokenFormat::automatic;
-  EXPECT_EQ(error_of([&] { open(); }), path_.string() + ": No such file or directory");
+  EXPECT_EQ(error_of([&] { open(); }),
+            path_.string() + ": cannot be opened: No such file or directory");
   EXPECT_EQ(error_of([&] { open_token_file(folder_.path(), raw, 9); }),
             folder_.path().string() + ": is not a file");
   EXPECT_EQ(fault_of("abc", raw), "3 bytes are no whole number of 16-bit tokens");

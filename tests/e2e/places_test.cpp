@@ -445,6 +445,11 @@ TEST_F(WritingTest, AConfigurationMayComeFromAPipe) {
 }
 
 TEST_F(WritingTest, AFailedReadNamesItsFile) {
+  fs::create_symlink("loop", home_ / "loop");
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"eval", "loop"}, {"train", "tiny.yaml", "--out", "loop"}}) {
+    expect_error(mobius_in(home_, command), 1, "error: loop: Too many levels of symbolic links");
+  }
   expect_error(mobius({"train", "/proc/self/mem"}), 2,
                "/proc/self/mem: cannot be read: Input/output error");
 }

@@ -160,6 +160,24 @@ TEST_F(RanksTest, TheSameNumberGoesOnToTheSameBits) {
               state_in(step_file(folder_ / "halves", 50), known_));
 }
 
+// The root alone looks at the folder, and all go on alike.
+TEST_F(RanksTest, ABranchGoesOnFromAFolderWithItsBestState) {
+  train(2, "straight", {"distributed.zero_stage=1", "eval.every=5", "train.max_steps=30"});
+  train(2, "run", {"distributed.zero_stage=1", "eval.every=5", "train.max_steps=25"});
+  train(2, "branch",
+        {"distributed.zero_stage=1", "eval.every=5", "train.max_steps=30", "--resume",
+         (folder_ / "run").string()});
+  const auto record = [&](const std::string& run) {
+    auto values = read_checkpoint_header(step_file(folder_ / run, 30)).progress;
+    values.erase("train_seconds");
+    return values;
+  };
+  EXPECT_EQ(record("branch"), record("straight"));
+  EXPECT_EQ(static_cast<double>(
+                read_checkpoint_header(best_checkpoint(folder_ / "branch" / "checkpoints")).step),
+            record("branch").at("best_step"));
+}
+
 std::vector<std::int64_t> numbers_in(const fs::path& path) {
   std::vector<std::int64_t> numbers;
   for (const std::string& line : lines_of(read_text(path))) numbers.push_back(std::stoll(line));

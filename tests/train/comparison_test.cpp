@@ -31,8 +31,9 @@ class ComparisonTest : public testing::Test {
   }
   void unfinished_run(const std::string& name, const std::string& rate) {
     fs::create_directories(folder_ / name);
-    write_text(folder_ / name / "config.yaml", "checkpoint: {metric: accuracy}\noptimizer: {lr: " +
-                                                   rate + ", betas: [0.9, 0.95]}\n");
+    write_text(folder_ / name / "config.yaml",
+               run_config_text("checkpoint: {metric: accuracy}\noptimizer: {lr: " + rate +
+                               ", betas: [0.9, 0.95]}\n"));
   }
   std::vector<std::string> variants() {
     std::vector<std::string> names;
@@ -100,8 +101,11 @@ TEST_F(ComparisonTest, RefusesFoldersWithoutRuns) {
 TEST_F(ComparisonTest, TablesHoldWhatThereIs) {
   run("a", "1", 50, 1);
   unfinished_run("b", "2");
-  write_text(folder_ / "b/config.yaml",
-             "checkpoint: {metric: accuracy}\noptimizer: {lr: 1, betas: [0.9, 0.99]}\n");
+  write_text(
+      folder_ / "b/config.yaml",
+      run_config_text("checkpoint: {metric: accuracy}\noptimizer: {lr: 1, betas: [0.9, 0.99]}\n"));
+  fs::create_directories(folder_ / "of others");
+  write_text(folder_ / "of others/config.yaml", "optimizer: {lr: 7}\n");
   const Comparison comparison({folder_.path()});
   const std::vector<std::string> text = lines_of(to_text(comparison));
   EXPECT_THAT(text.at(0), AllOf(HasSubstr("accuracy"), HasSubstr("loss")));

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -154,6 +155,10 @@ ExitCode run_command_line(int argc, const char* const* argv, const Registries& k
     return ExitCode::diverged;
   } catch (const ConfigError& error) {
     return fail(ExitCode::bad_input, error.what(), communicator.get());
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fail(ExitCode::failed,
+                fmt::format("{}: {}", error.path1().string(), error.code().message()),
+                communicator.get());
   } catch (const std::exception& error) {
     return fail(ExitCode::failed, error.what(), communicator.get());
   }
