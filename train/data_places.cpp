@@ -34,6 +34,16 @@ void find_data(Config& config, const std::vector<fs::path>& folders) {
   }
 }
 
+std::vector<fs::path> data_files(Config& config) {
+  std::vector<fs::path> files;
+  for (const auto& [key, path] : config.task->places()) {
+    if (path->empty()) continue;
+    const std::vector<fs::path> found = matching_files(*path);
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  return files;
+}
+
 std::vector<fs::path> folders_above(const fs::path& file) {
   std::vector<fs::path> folders;
   for (fs::path path = fs::absolute(file).lexically_normal(); path.has_relative_path();) {

@@ -17,6 +17,9 @@ namespace mobius {
 /// where none is.
 void find_data(Config& config, const std::vector<std::filesystem::path>& folders);
 
+/// The files of the task's data. Throws Error where there are none of a pattern.
+std::vector<std::filesystem::path> data_files(Config& config);
+
 /// The folder that a file lies in, and all above it.
 std::vector<std::filesystem::path> folders_above(const std::filesystem::path& file);
 

@@ -379,6 +379,10 @@ TEST_F(WritingTest, WhatIsReadIsNotWritten) {
                  "but is read");
     EXPECT_TRUE(read_text(home_ / out) == content);
   }
+  expect_error(
+      mobius_in(home_, {"import", "text.yaml", "model.safetensors", "small.txt", "--force"}), 2,
+      "but is read");
+  EXPECT_EQ(read_text(home_ / "small.txt"), some_text(80));
   expect_error(mobius_in(home_, {"export", "run", best_checkpoint("run/checkpoints"), "--force"}),
                2, "but is read");
 }

@@ -61,9 +61,12 @@ struct ImportArguments {
 
 ExitCode import_parameters(const ImportArguments& arguments, const Registries& known) {
   const auto& [config_path, file, out, is_forced] = arguments;
-  require_free(out, {config_path, file}, is_forced);
   const auto config = load_config(config_path, {}, known);
   find_data(*config, {std::filesystem::path(config_path).parent_path()});
+  for (const std::filesystem::path& data : data_files(*config)) {
+    require_free(out, {data}, /*may_replace=*/true);
+  }
+  require_free(out, {config_path, file}, is_forced);
   const Experiment experiment = build_experiment(*config);
   const CheckpointTensors tensors = tensors_of(*experiment.model, *experiment.optimizer);
   fill_from_safetensors(file, tensors.parameters);
