@@ -17,7 +17,8 @@ namespace mobius {
 namespace {
 
 [[noreturn]] void fail(const std::string& name, const char* action, int error) {
-  throw Error("{}: cannot be {}: {}", name, action, std::generic_category().message(error));
+  throw UnreadableFile("{}: cannot be {}: {}", name, action,
+                       std::generic_category().message(error));
 }
 
 // What is opened without waiting; the call that looks at its kind decides whether it is read.

@@ -94,7 +94,8 @@ struct NewestCheckpoint {
   std::optional<std::filesystem::path> path;
   std::vector<std::string> skipped;  ///< one line for each newer file that cannot be used
 };
-/// The newest complete checkpoint in the folder; best.h5 where no step file can be used.
+/// The newest complete checkpoint in the folder; best.h5 where no step file can be used. Throws
+/// UnreadableFile where the system keeps from finding out which that is.
 NewestCheckpoint newest_checkpoint(const std::filesystem::path& folder);
 
 /// The same of a place that is a run's folder or a folder of checkpoints; `path` is set. Throws
@@ -105,7 +106,9 @@ NewestCheckpoint newest_checkpoint_in(const std::filesystem::path& place);
 /// else the newest complete one. Throws Error where the folder holds none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& place);
 
-/// Removes all but the `keep` newest step files.
-void prune_checkpoints(const std::filesystem::path& folder, std::int64_t keep);
+/// Of the step files up to `step`, removes all but the `keep` newest. Those of later steps are not
+/// counted: a run that is at `step` could not use them, so they must not take the place of those
+/// that can be used.
+void prune_checkpoints(const std::filesystem::path& folder, std::int64_t step, std::int64_t keep);
 
 }  // namespace mobius

@@ -5,7 +5,9 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "data/input_file.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_seal.h"
 #include "train/file.h"
 
 namespace mobius {
@@ -26,6 +28,13 @@ bool is_step_file(const fs::path& path) {
                          std::all_of(digits.begin(), digits.end(),
                                      [](unsigned char c) { return std::isdigit(c) != 0; });
   return is_number && (digits.size() == least_digits || digits.front() != '0');
+}
+
+// Of step files in one folder. By length first: steps of more than eight digits come last.
+bool is_earlier(const fs::path& a, const fs::path& b) {
+  const std::string& left = a.native();
+  const std::string& right = b.native();
+  return left.size() != right.size() ? left.size() < right.size() : left < right;
 }
 
 // The folder of the checkpoints that a path may mean: a run's, or itself.
@@ -52,12 +61,7 @@ fs::path best_checkpoint(const fs::path& folder) { return folder / "best.h5"; }
 std::vector<fs::path> step_checkpoints(const fs::path& folder) {
   std::vector<fs::path> files = entries_of(folder);
   std::erase_if(files, [](const fs::path& path) { return !is_step_file(path); });
-  // By length first: steps of more than eight digits come last.
-  std::sort(files.begin(), files.end(), [](const fs::path& a, const fs::path& b) {
-    const std::string& left = a.native();
-    const std::string& right = b.native();
-    return left.size() != right.size() ? left.size() < right.size() : left < right;
-  });
+  std::sort(files.begin(), files.end(), is_earlier);
   return files;
 }
 
@@ -69,9 +73,11 @@ NewestCheckpoint newest_checkpoint(const fs::path& folder) {
   NewestCheckpoint newest;
   for (const fs::path& path : candidates) {
     try {
-      read_checkpoint_header(path);
+      verify_seal(path);
       newest.path = path;
       break;
+    } catch (const UnreadableFile&) {
+      throw;  // to pass over it would do the work since the one before it again, or all
     } catch (const Error& error) {
       newest.skipped.emplace_back(error.what());
     }
@@ -91,9 +97,12 @@ fs::path find_checkpoint(const fs::path& place) {
   return fs::exists(best) ? best : *newest_checkpoint_in(place).path;
 }
 
-void prune_checkpoints(const fs::path& folder, std::int64_t keep) {
+void prune_checkpoints(const fs::path& folder, std::int64_t step, std::int64_t keep) {
   std::error_code ignored;
   std::vector<fs::path> files = step_checkpoints(folder);
+  files.erase(
+      std::upper_bound(files.begin(), files.end(), checkpoint_path(folder, step), is_earlier),
+      files.end());
   const auto kept = std::min(files.size(), static_cast<std::size_t>(keep));
   files.resize(files.size() - kept);
   for (const fs::path& path : files) fs::remove(path, ignored);

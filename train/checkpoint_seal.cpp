@@ -119,10 +119,8 @@ void seal(std::span<char> content) {
 }
 
 void verify_seal(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) throw Error("{}: no such file", path.string());
-  if (fs::is_directory(path, ignored))
-    throw Error("{}: is a folder, not a checkpoint", path.string());
+  if (!fs::exists(path)) throw Error("{}: no such file", path.string());
+  if (fs::is_directory(path)) throw Error("{}: is a folder, not a checkpoint", path.string());
   const Content content = read_content(path);
   if (!starts_with(content.head, seal_magic)) throw_foreign(path, content);
   const Seal seal = parse(content.head);

@@ -168,7 +168,7 @@ void make_folder(const fs::path& folder) {
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code error;
-  if (!fs::is_directory(folder, error)) return entries;
+  if (!fs::is_directory(folder)) return entries;  // throws where the system does not say
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     entries.push_back(entry->path());

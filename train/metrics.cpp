@@ -163,8 +163,7 @@ void write_summary(const fs::path& path, const RunSummary& summary) {
 }
 
 std::optional<RunSummary> read_summary(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return std::nullopt;
+  if (!fs::exists(path)) return std::nullopt;
   try {
     const Json object = Json::parse(read_whole_file(path));
     RunSummary summary;

@@ -41,6 +41,8 @@ std::vector<fs::path> checkpoint_files(const RunFolder& folder) {
 }
 
 bool has_checkpoint(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::is_directory(RunFolder(folder).checkpoints(), ignored)) return false;
   const std::vector<fs::path> files = checkpoint_files(RunFolder(folder));
   return std::any_of(files.begin(), files.end(), has_seal);
 }
@@ -49,6 +51,11 @@ bool has_metrics(const fs::path& folder) {
   const fs::path path = RunFolder(folder).metrics();
   constexpr std::uintmax_t tail = 1 << 16;  // some lines
   return is_file(path) && !read_metrics(path, tail).empty();
+}
+
+bool has_summary(const fs::path& folder) {
+  const fs::path path = RunFolder(folder).summary();
+  return is_file(path) && read_summary(path).has_value();
 }
 
 // Throws where a run that begins would write over something.
@@ -114,7 +121,7 @@ std::string run_config_text(const std::string& resolved_yaml) {
 
 bool holds_run(const fs::path& folder) {
   return has_own_config(folder) || has_checkpoint(folder) || has_metrics(folder) ||
-         read_summary(RunFolder(folder).summary()).has_value();
+         has_summary(folder);
 }
 
 std::optional<fs::path> folder_of_own_config(const fs::path& config) {

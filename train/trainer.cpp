@@ -144,6 +144,8 @@ Trainer::Trainer(Config& config, Experiment experiment, const RunFolder& folder,
   }
   for (const auto& [name, value] : experiment_.model->buffers()) communicator_.broadcast(value);
   if (!communicator_.is_root()) return;
+  // A run that was killed may have saved a step and not pruned.
+  prune_checkpoints(folder_.checkpoints(), step_, config_.checkpoint.keep_last);
   write_whole_file(folder_.config(), run_config_text(resolved_yaml(config_)));
   metrics_ = std::make_unique<MetricsLog>(folder_.metrics(), step_, record_.evaluated_step);
   if (config_.output.tensorboard) {
@@ -413,7 +415,7 @@ void Trainer::save(const fs::path& path) const {
 void Trainer::save_step() {
   save(checkpoint_path(folder_.checkpoints(), step_));
   if (communicator_.is_root()) {
-    prune_checkpoints(folder_.checkpoints(), config_.checkpoint.keep_last);
+    prune_checkpoints(folder_.checkpoints(), step_, config_.checkpoint.keep_last);
   }
 }
 

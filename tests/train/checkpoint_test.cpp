@@ -325,11 +325,21 @@ TEST_F(CheckpointFolder, PruningKeepsTheNewestAndTheBest) {
   save_checkpoint(folder_ / "best.h5", some_header(1), some_tensors());
   for (const char* foreign : {"step-1.h5", "step-0000000001.h5", "step-00000004.h5.tmp"})
     write_text(folder_ / foreign, "of others");
-  prune_checkpoints(folder_.path(), 2);
+  prune_checkpoints(folder_.path(), 3, 2);
   EXPECT_EQ(names(), (std::vector<std::string>{"step-00000002.h5", "step-00000003.h5"}));
   EXPECT_TRUE(fs::exists(folder_ / "best.h5"));
   for (const char* foreign : {"step-1.h5", "step-0000000001.h5", "step-00000004.h5.tmp"})
     EXPECT_TRUE(fs::exists(folder_ / foreign)) << foreign;
+}
+
+// Later ones are broken, or the run would have gone on from them.
+TEST_F(CheckpointFolder, PruningLeavesThoseUpToTheStepWhateverComesLater) {
+  for (const std::int64_t step : {1, 2, 3}) save_step(step);
+  write_text(checkpoint_path(folder_.path(), 4), "broken");
+  write_text(checkpoint_path(folder_.path(), 123456789), "broken");
+  prune_checkpoints(folder_.path(), 3, 1);
+  EXPECT_EQ(names(), (std::vector<std::string>{"step-00000003.h5", "step-00000004.h5",
+                                               "step-123456789.h5"}));
 }
 
 TEST_F(CheckpointFolder, TheNewestSkipsAndReportsBrokenOnes) {
