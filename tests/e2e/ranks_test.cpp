@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <charconv>
+#include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <set>
 
 #include "tests/distributed/uneven_task.h"
@@ -378,6 +380,46 @@ TEST_F(RanksTest, SigtermToTheLauncherLeavesNothingBroken) {
   train(2, "all",
         {"distributed.zero_stage=1", "eval.every=0", "--resume", "auto",
          "train.max_steps=" + std::to_string(step + 2)});
+}
+
+// Enough for every test run; MOBIUS_RANK_KILLS=60 in the environment asks for more.
+int rank_kills() {
+  const char* asked = std::getenv("MOBIUS_RANK_KILLS");
+  return asked == nullptr ? 16 : std::atoi(asked);
+}
+
+// kill -9 of one of the ranks or of mpirun, at any moment of one run that goes on again and again.
+TEST_F(RanksTest, KilledOnesLoseNothing) {
+  const std::vector<std::string> settings = {"distributed.zero_stage=1", "train.max_steps=400",
+                                             "checkpoint.every=3"};
+  train(2, "straight", settings);
+  auto going_on = settings;
+  going_on.insert(going_on.end(), {"--resume", "auto"});
+  const fs::path run = folder_ / "killed";
+  const auto lines = [&run] { return lines_of(read_text(run / "metrics.jsonl")).size(); };
+  std::mt19937 random(7);
+  for (int kills = 0; kills < rank_kills();) {
+    const std::size_t before = lines();
+    Process launcher(command(2, MOBIUS_RANK_PROGRAM, train_arguments("killed", going_on)),
+                     around_ranks());
+    const auto ranks = [&run] { return processes_with(run.string()); };
+    wait_until([&] { return lines() != before || launcher.has_ended(); });
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 30000));
+    const std::vector<pid_t> alive = ranks();
+    const std::size_t victim = random() % 3;
+    if (victim < alive.size()) {
+      ::kill(alive[victim], SIGKILL);
+    } else {
+      launcher.kill(SIGKILL);
+    }
+    const Outcome outcome = launcher.wait();
+    if (outcome.exit_code == 0) fs::remove_all(run);  // it came to its end; from the beginning
+    kills += outcome.exit_code != 0;
+    EXPECT_TRUE(wait_until([&] { return ranks().empty(); })) << "ranks outlive the launcher";
+    EXPECT_THAT(newest_checkpoint(run / "checkpoints").skipped, ::testing::IsEmpty());
+  }
+  train(2, "killed", going_on);
+  expect_same_run(folder_ / "straight", run, 400, known_);
 }
 
 }  // namespace
