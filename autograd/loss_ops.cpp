@@ -103,7 +103,8 @@ LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
     grad_weight = weight.data().zeros_like();
   }
   double loss_sum = 0;
-  const std::int64_t chunk = std::max<std::int64_t>(max_chunk_logits / w.size(0), 16);
+  const std::int64_t chunk =
+      std::max<std::int64_t>(max_chunk_logits / std::max<std::int64_t>(w.size(0), 1), 16);
   for (std::int64_t begin = 0; begin < n_rows; begin += chunk) {
     const std::int64_t end = std::min(begin + chunk, n_rows);
     const Tensor x = rows.slice(0, begin, end);

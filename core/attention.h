@@ -24,7 +24,7 @@ struct AttentionMask {
   Tensor mask = {};           // undefined, or u8, broadcastable to [B, H, Nq, Nk]: only where not 0
   std::int64_t window = 0;    // > 0: only |p - j| < window ...
   std::int64_t stride = 0;    // ... or, when > 0, (p - j) mod stride == 0 ...
-  std::int64_t n_global = 0;  // ... or j < n_global
+  std::int64_t n_global = 0;  // ... or j < n_global; none of the three may be negative
 
   /// What window, stride and n_global say of a query at position p and key j.
   bool pattern_sees(std::int64_t p, std::int64_t j) const {

@@ -1,4 +1,6 @@
 // The operations of core/ops.h around attention: masks, softmax, the fused kernels.
+#include <cmath>
+
 #include "core/ops.h"
 #include "core/ops_checks.h"
 
@@ -9,6 +11,13 @@ namespace mobius {
 namespace {
 
 void require_mask_fits(std::string_view op, const AttentionMask& mask, const Shape& scores) {
+  if (mask.window < 0 || mask.stride < 0 || mask.n_global < 0) {
+    throw Error("{}: a mask of window {}, stride {} and n_global {}: none may be negative", op,
+                mask.window, mask.stride, mask.n_global);
+  }
+  if (mask.window == 0 && (mask.stride > 0 || mask.n_global > 0)) {
+    throw Error("{}: a stride or n_global has no effect on a mask without a window", op);
+  }
   if (!mask.mask.defined()) return;
   if (mask.mask.dtype() != DType::u8) throw_unsupported_dtype(op, mask.mask.dtype());
   if (broadcast_shapes(op, mask.mask.shape(), scores) != scores) {
@@ -37,7 +46,7 @@ Tensor masked_softmax(const Tensor& scores, double scale, const AttentionMask& m
 }
 
 Tensor softmax_backward(const Tensor& weights, const Tensor& grad, double scale) {
-  require_shape("softmax_backward", "grad", grad, weights.shape());
+  require_like("softmax_backward", "grad", grad, weights, weights.shape());
   Tensor grad_scores = weights.empty_like();
   backend_of(weights).softmax_backward(weights.contiguous(), grad.contiguous(), scale, grad_scores);
   return grad_scores;
@@ -63,13 +72,6 @@ Tensor materialize_mask(const AttentionMask& mask, std::int64_t n_q, std::int64_
 
 namespace {
 
-void require_optional(std::string_view what, const Tensor& x, const Tensor& q,
-                      const Shape& expected) {
-  if (!x.defined()) return;
-  require_same_kind("attention", q, x);
-  require_shape("attention", what, x, expected);
-}
-
 void require_heads(std::string_view op, const Tensor& q, const Tensor& k, const Tensor& v) {
   require_same_kind(op, q, k);
   require_same_kind(op, q, v);
@@ -91,19 +93,21 @@ Tensor empty_heads(const Tensor& q, std::int64_t dv) {
 
 // Shapes and types checked; rows made dense.
 AttentionInputs checked(const AttentionSpec& spec, AttentionInputs in) {
-  require_heads("attention", in.q, in.k, in.v);
+  constexpr std::string_view op = "attention";
+  require_heads(op, in.q, in.k, in.v);
+  require_numbers_fit(spec, in);
   const std::int64_t b = in.q.size(0), h = in.q.size(1), n_q = in.q.size(2), n_k = in.k.size(2);
-  require_mask_fits("attention", spec.mask, {b, h, n_q, n_k});
-  require_optional("key_bias", in.key_bias, in.q, {b, in.k.size(1), n_k});
-  require_optional("distance_bias", in.distance_bias, in.q, {h, n_q + n_k - 1});
-  require_optional("sharpness", in.sharpness, in.q, {b, h, n_q});
-  require_optional("log_factor", in.log_factor, in.q, {b, h, n_q});
-  require_optional("threshold", spec.threshold.value, in.q, {b, h, n_q});
+  require_mask_fits(op, spec.mask, {b, h, n_q, n_k});
+  require_optional(op, "key_bias", in.key_bias, in.q, {b, in.k.size(1), n_k});
+  require_optional(op, "distance_bias", in.distance_bias, in.q, {h, n_q + n_k - 1});
+  require_optional(op, "sharpness", in.sharpness, in.q, {b, h, n_q});
+  require_optional(op, "log_factor", in.log_factor, in.q, {b, h, n_q});
+  require_optional(op, "threshold", spec.threshold.value, in.q, {b, h, n_q});
   if (spec.threshold.value.defined()) {
-    require_shape("attention", "last key of the threshold", spec.threshold.last_key, {b, h, n_q});
-  }
-  if (spec.score == ScoreMap::conformal && !in.sharpness.defined()) {
-    throw ShapeError("attention: the conformal score map needs sharpness");
+    require_shape(op, "last key of the threshold", spec.threshold.last_key, {b, h, n_q});
+    if (spec.threshold.last_key.dtype() != DType::i64)
+      throw_unsupported_dtype("attention: last key of the threshold",
+                              spec.threshold.last_key.dtype());
   }
   if (spec.score == ScoreMap::dot && spec.normalizer == WeightNormalizer::none) {
     throw Error("attention: the dot score map has no form without normalisation");
@@ -120,6 +124,25 @@ AttentionInputs checked(const AttentionSpec& spec, AttentionInputs in) {
 Tensor empty_if_defined(const Tensor& x) { return x.defined() ? x.empty_like() : Tensor(); }
 
 }  // namespace
+
+void require_numbers_fit(const AttentionSpec& spec, const AttentionInputs& in) {
+  const bool is_dot = spec.score == ScoreMap::dot;
+  const auto refuse = [](const char* map, const char* what) {
+    throw Error("attention: the {} score map takes no {}", map, what);
+  };
+  if (!is_dot && in.key_bias.defined()) refuse("conformal", "key_bias");
+  if (!is_dot && in.distance_bias.defined()) refuse("conformal", "distance_bias");
+  if (is_dot && in.log_factor.defined()) refuse("dot", "log_factor");
+  if (!is_dot && !in.sharpness.defined())
+    throw ShapeError("attention: the conformal score map needs sharpness");
+  if (!is_dot && !(spec.exponent > 0 && std::isfinite(spec.exponent)))
+    throw Error("attention: expected an exponent above 0, got {}", spec.exponent);
+  if (!std::isfinite(spec.scale))
+    throw Error("attention: expected a finite scale, got {}", spec.scale);
+  if (std::isnan(spec.log_cap)) throw Error("attention: expected a log_cap, got a NaN");
+  if (!(spec.dropout >= 0 && spec.dropout < 1))
+    throw Error("attention: a dropout of {} is not in [0, 1)", spec.dropout);
+}
 
 AttentionThreshold attention_threshold(const AttentionSpec& spec, const AttentionInputs& inputs,
                                        std::int64_t topk) {
@@ -147,7 +170,13 @@ AttentionResult attention(const AttentionSpec& spec, const AttentionInputs& inpu
 AttentionGrads attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
                                   const AttentionResult& result, const Tensor& grad_out) {
   const AttentionInputs in = checked(spec, inputs);
-  require_shape("attention_backward", "grad_out", grad_out, result.out.shape());
+  constexpr std::string_view op = "attention_backward";
+  const Shape per_query{in.q.size(0), in.q.size(1), in.q.size(2)};
+  const Shape out{in.q.size(0), in.q.size(1), in.q.size(2), in.v.size(3)};
+  require_like(op, "out", result.out, in.q, out);
+  if (spec.normalizer == WeightNormalizer::softmax)
+    require_like(op, "lse", result.lse, in.q, per_query);
+  require_like(op, "grad_out", grad_out, in.q, out);
   AttentionGrads grads{in.q.empty_like(),
                        in.k.empty_like(),
                        in.v.empty_like(),
@@ -169,6 +198,8 @@ LinearAttentionInputs checked(LinearAttentionInputs in) {
         "linear_attention: q {} and k {}: causal needs at least as many keys as queries",
         to_string(in.q.shape()), to_string(in.k.shape()));
   }
+  if (!(in.eps >= 0))
+    throw Error("linear_attention: expected an eps of at least 0, got {}", in.eps);
   in.q = with_dense_rows(in.q);
   in.k = with_dense_rows(in.k);
   in.v = with_dense_rows(in.v);
@@ -190,7 +221,12 @@ LinearAttentionGrads linear_attention_backward(const LinearAttentionInputs& inpu
                                                const LinearAttentionResult& result,
                                                const Tensor& grad_out) {
   const LinearAttentionInputs in = checked(inputs);
-  require_shape("linear_attention_backward", "grad_out", grad_out, result.out.shape());
+  constexpr std::string_view op = "linear_attention_backward";
+  const Shape per_query{in.q.size(0), in.q.size(1), in.q.size(2)};
+  const Shape out{in.q.size(0), in.q.size(1), in.q.size(2), in.v.size(3)};
+  require_like(op, "out", result.out, in.q, out);
+  require_like(op, "denominator", result.denominator, in.q, per_query);
+  require_like(op, "grad_out", grad_out, in.q, out);
   LinearAttentionGrads grads{in.q.empty_like(), in.k.empty_like(), in.v.empty_like()};
   backend_of(in.q).linear_attention_backward(in, result.out, result.denominator,
                                              with_dense_rows(grad_out), grads);

@@ -45,10 +45,11 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   std::string nearest;
   std::size_t least = std::string::npos;
   for (const std::string& candidate : known) {
-    const std::size_t longest = std::max(name.size(), candidate.size());
+    const auto [shortest, longest] = std::minmax({name.size(), candidate.size()});
+    const std::size_t most = std::max<std::size_t>(1, longest / 3);
+    if (longest - shortest > most) continue;  // spares a text of megabytes the comparison
     const std::size_t distance = edit_distance(name, candidate);
-    const bool is_likely = distance <= std::max<std::size_t>(1, longest / 3) && distance < longest;
-    if (is_likely && distance < least) {
+    if (distance <= most && distance < longest && distance < least) {
       least = distance;
       nearest = candidate;
     }

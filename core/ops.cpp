@@ -1,6 +1,7 @@
 #include "core/ops.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/ops_checks.h"
 
@@ -40,23 +41,24 @@ Tensor unary(const Unary& f, const Tensor& x) {
 }
 
 Tensor unary_backward(const Unary& f, const Tensor& x, const Tensor& y, const Tensor& grad_y) {
-  require_shape("unary_backward", "grad_y", grad_y, x.shape());
+  require_like("unary_backward", "y", y, x, x.shape());
+  require_like("unary_backward", "grad_y", grad_y, x, x.shape());
   const Tensor dense = x.contiguous();
   Tensor grad_x = dense.empty_like();
-  backend_of(x).unary_backward(f, dense, y, grad_y.contiguous(), grad_x);
+  backend_of(x).unary_backward(f, dense, y.contiguous(), grad_y.contiguous(), grad_x);
   return grad_x;
 }
 
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
-  require_same_kind("swiglu", gate, up);
-  require_shape("swiglu", "up", up, gate.shape());
+  require_like("swiglu", "up", up, gate, gate.shape());
   Tensor out = Tensor::empty(gate.shape(), gate.dtype(), gate.device());
   backend_of(out).swiglu(gate.contiguous(), up.contiguous(), out);
   return out;
 }
 
 SwigluGrads swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& grad_out) {
-  require_shape("swiglu_backward", "grad_out", grad_out, gate.shape());
+  require_like("swiglu_backward", "up", up, gate, gate.shape());
+  require_like("swiglu_backward", "grad_out", grad_out, gate, gate.shape());
   const Tensor dense_gate = gate.contiguous(), dense_up = up.contiguous();
   SwigluGrads grads{dense_gate.empty_like(), dense_up.empty_like()};
   backend_of(gate).swiglu_backward(dense_gate, dense_up, grad_out.contiguous(), grads.gate,
@@ -108,6 +110,8 @@ Tensor dropout(const Tensor& x, double p, RngKey key) {
 
 Tensor random_uniform(Shape shape, double low, double high, RngKey key, DType dtype,
                       Device device) {
+  if (!(low <= high) || !std::isfinite(high - low))
+    throw Error("random_uniform: [{}, {}) is no range", low, high);
   Tensor out = Tensor::empty(std::move(shape), dtype, device);
   backend_of(out).random_uniform(key, low, high, out);
   return out;
@@ -115,6 +119,8 @@ Tensor random_uniform(Shape shape, double low, double high, RngKey key, DType dt
 
 Tensor random_normal(Shape shape, double mean, double stddev, RngKey key, DType dtype,
                      Device device) {
+  if (!std::isfinite(mean) || !(stddev >= 0) || !std::isfinite(stddev))
+    throw Error("random_normal: a mean of {} and a standard deviation of {}", mean, stddev);
   Tensor out = Tensor::empty(std::move(shape), dtype, device);
   backend_of(out).random_normal(key, mean, stddev, out);
   return out;
@@ -335,14 +341,25 @@ Shape row_shape(const Tensor& x) { return {x.shape().begin(), x.shape().end() - 
 void require_norm_operand(std::string_view op, std::string_view what, const Tensor& x,
                           const Tensor& parameter) {
   if (x.ndim() == 0) throw ShapeError("{}: a scalar has no last dimension", op);
-  require_same_kind(op, x, parameter);
-  require_shape(op, what, parameter, {x.size(-1)});
+  require_like(op, what, parameter, x, {x.size(-1)});
+}
+
+void require_eps(std::string_view op, double eps) {
+  if (!(eps >= 0)) throw Error("{}: expected an eps of at least 0, got {}", op, eps);
+}
+
+// A number a row that the forward pass kept.
+void require_statistic(std::string_view op, std::string_view what, const Tensor& x,
+                       const Tensor& statistic) {
+  require_shape(op, what, statistic, row_shape(x));
+  if (statistic.dtype() != DType::f64) throw_unsupported_dtype(op, statistic.dtype());
 }
 
 }  // namespace
 
 NormResult rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   require_norm_operand("rms_norm", "weight", x, weight);
+  require_eps("rms_norm", eps);
   NormResult result{x.empty_like(), {}, Tensor::empty(row_shape(x), DType::f64, x.device())};
   backend_of(x).rms_norm(as_rows("rms_norm", x.contiguous()), weight, eps, result.y, result.rstd);
   return result;
@@ -350,7 +367,10 @@ NormResult rms_norm(const Tensor& x, const Tensor& weight, double eps) {
 
 NormGrads rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd,
                             const Tensor& grad_y) {
-  require_shape("rms_norm_backward", "grad_y", grad_y, x.shape());
+  constexpr std::string_view op = "rms_norm_backward";
+  require_norm_operand(op, "weight", x, weight);
+  require_statistic(op, "rstd", x, rstd);
+  require_like(op, "grad_y", grad_y, x, x.shape());
   NormGrads grads{x.empty_like(), weight.empty_like(), {}};
   backend_of(x).rms_norm_backward(as_rows("rms_norm", x.contiguous()), weight, rstd,
                                   grad_y.contiguous(), grads.x, grads.weight);
@@ -360,6 +380,7 @@ NormGrads rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor&
 NormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   require_norm_operand("layer_norm", "weight", x, weight);
   require_norm_operand("layer_norm", "bias", x, bias);
+  require_eps("layer_norm", eps);
   NormResult result{x.empty_like(), Tensor::empty(row_shape(x), DType::f64, x.device()),
                     Tensor::empty(row_shape(x), DType::f64, x.device())};
   backend_of(x).layer_norm(as_rows("layer_norm", x.contiguous()), weight, bias, eps, result.y,
@@ -369,7 +390,11 @@ NormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
 
 NormGrads layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
                               const Tensor& rstd, const Tensor& grad_y) {
-  require_shape("layer_norm_backward", "grad_y", grad_y, x.shape());
+  constexpr std::string_view op = "layer_norm_backward";
+  require_norm_operand(op, "weight", x, weight);
+  require_statistic(op, "mean", x, mean);
+  require_statistic(op, "rstd", x, rstd);
+  require_like(op, "grad_y", grad_y, x, x.shape());
   NormGrads grads{x.empty_like(), weight.empty_like(), weight.empty_like()};
   backend_of(x).layer_norm_backward(as_rows("layer_norm", x.contiguous()), weight, mean, rstd,
                                     grad_y.contiguous(), grads.x, grads.weight, grads.bias);
@@ -386,6 +411,22 @@ void require_matrix(std::string_view op, const Tensor& x) {
 
 Tensor contiguous_if_defined(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
 
+void require_finite_at_least_0(std::string_view op, std::string_view what, double value) {
+  if (!(value >= 0) || !std::isfinite(value))
+    throw Error("{}: expected {} of at least 0, got {}", op, what, value);
+}
+
+void require_halves(std::string_view op, const Tensor& x, const GaussianPoints& how) {
+  require_matrix(op, x);
+  require_finite_at_least_0(op, "a rope_base", how.rope_base);
+  require_finite_at_least_0(op, "a least_sigma", how.least_sigma);
+  const std::int64_t parts = how.rope_base == 0 ? 2 : 4;
+  if (x.size(-1) % parts != 0) {
+    throw ShapeError("{}: x {}: expected [..., n, 2d]{}", op, to_string(x.shape()),
+                     parts == 4 ? " with even d, to be rotated" : "");
+  }
+}
+
 }  // namespace
 
 PolarResult polar(const Tensor& x) {
@@ -397,7 +438,14 @@ PolarResult polar(const Tensor& x) {
 
 Tensor polar_backward(const PolarResult& result, const Tensor& grad_direction,
                       const Tensor& grad_length) {
-  Tensor grad_x = result.direction.empty_like();
+  constexpr std::string_view op = "polar_backward";
+  const Tensor& direction = result.direction;
+  require_matrix(op, direction);
+  const Shape lengths = with_last(direction.shape(), 1);
+  require_like(op, "length", result.length, direction, lengths);
+  require_optional(op, "grad_direction", grad_direction, direction, direction.shape());
+  require_optional(op, "grad_length", grad_length, direction, lengths);
+  Tensor grad_x = direction.empty_like();
   backend_of(grad_x).polar_backward(result.direction, result.length,
                                     contiguous_if_defined(grad_direction),
                                     contiguous_if_defined(grad_length), grad_x);
@@ -405,12 +453,7 @@ Tensor polar_backward(const PolarResult& result, const Tensor& grad_direction,
 }
 
 GaussianPointsResult gaussian_points(const Tensor& x, const GaussianPoints& how) {
-  require_matrix("gaussian_points", x);
-  const std::int64_t parts = how.rope_base == 0 ? 2 : 4;
-  if (x.size(-1) % parts != 0) {
-    throw ShapeError("gaussian_points: x {}: expected [..., n, 2d]{}", to_string(x.shape()),
-                     parts == 4 ? " with even d, to be rotated" : "");
-  }
+  require_halves("gaussian_points", x, how);
   GaussianPointsResult result{x.empty_like(),
                               Tensor::empty(with_last(x.shape(), 1), x.dtype(), x.device())};
   backend_of(x).gaussian_points(with_dense_rows(x), how, result.points, result.squared_length);
@@ -419,6 +462,11 @@ GaussianPointsResult gaussian_points(const Tensor& x, const GaussianPoints& how)
 
 Tensor gaussian_points_backward(const Tensor& x, const GaussianPoints& how, const Tensor& points,
                                 const Tensor& grad_points, const Tensor& grad_squared_length) {
+  constexpr std::string_view op = "gaussian_points_backward";
+  require_halves(op, x, how);
+  require_like(op, "points", points, x, x.shape());
+  require_optional(op, "grad_points", grad_points, x, x.shape());
+  require_optional(op, "grad_squared_length", grad_squared_length, x, with_last(x.shape(), 1));
   Tensor grad_x = x.empty_like();
   backend_of(x).gaussian_points_backward(with_dense_rows(x), how, points,
                                          contiguous_if_defined(grad_points),
@@ -432,6 +480,9 @@ Tensor rope(const Tensor& x, double base, std::int64_t offset, int sign) {
   if (x.ndim() < 2 || x.size(-1) % 2 != 0) {
     throw ShapeError("rope: x {}: expected [..., n, d] with even d", to_string(x.shape()));
   }
+  if (!(base > 0) || !std::isfinite(base))
+    throw Error("rope: expected a base above 0, got {}", base);
+  if (sign != 1 && sign != -1) throw Error("rope: expected a sign of 1 or -1, got {}", sign);
   Tensor y = x.empty_like();
   backend_of(x).rope(with_dense_rows(x), base, offset, sign, y);
   return y;

@@ -1,6 +1,7 @@
 // Operations on tensors, without gradients: they check shapes and types, allocate the result, and
-// call the backend of the operands' device. Errors: ShapeError naming the op and the shapes.
-// Formulas: core/backend.h. Differentiable versions of the same names: autograd/ops.h.
+// call the backend of their device. Errors: ShapeError naming the op and the shapes, and Error
+// where a number is out of range. Formulas: core/backend.h. Differentiable versions of the same
+// names: autograd/ops.h.
 #pragma once
 
 #include <vector>

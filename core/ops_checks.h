@@ -33,4 +33,21 @@ inline void require_shape(std::string_view op, std::string_view what, const Tens
   }
 }
 
+/// The same, and that x is of the type of `like` and lies where that does.
+inline void require_like(std::string_view op, std::string_view what, const Tensor& x,
+                         const Tensor& like, const Shape& expected) {
+  require_same_kind(op, like, x);
+  require_shape(op, what, x, expected);
+}
+
+/// The same where x is defined: it need not be.
+inline void require_optional(std::string_view op, std::string_view what, const Tensor& x,
+                             const Tensor& like, const Shape& expected) {
+  if (x.defined()) require_like(op, what, x, like, expected);
+}
+
+/// Throws Error unless the numbers of an attention call are in range and belong to its score map:
+/// what the fused and the composed form check alike.
+void require_numbers_fit(const AttentionSpec& spec, const AttentionInputs& inputs);
+
 }  // namespace mobius

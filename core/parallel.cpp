@@ -7,14 +7,16 @@
 #include <exception>
 #include <mutex>
 
+#include "core/cpu/flush_to_zero.h"
 #include "core/error.h"
+#include "core/thread_limit.h"
 
 namespace mobius {
 namespace {
 
 // OpenMP keeps its own count per host thread; the background loader must see the same one.
 std::atomic<int>& thread_count() {
-  static std::atomic<int> count{omp_get_max_threads()};
+  static std::atomic<int> count{std::clamp(omp_get_max_threads(), 1, most_threads)};
   return count;
 }
 
@@ -43,7 +45,9 @@ class FirstException {
 int num_threads() { return thread_count(); }
 
 void set_num_threads(int n) {
-  if (n < 1) throw Error("set_num_threads: expected at least 1, got {}", n);
+  if (n < 1 || n > most_threads) {
+    throw Error("set_num_threads: expected 1 to {}, got {}", most_threads, n);
+  }
   thread_count() = n;
 }
 
@@ -57,16 +61,21 @@ void parallel_chunks(std::int64_t n, std::int64_t grain, ChunkFn fn, void* conte
   };
   const int threads = static_cast<int>(std::min<std::int64_t>(num_threads(), chunks));
   if (threads <= 1 || omp_in_parallel()) {
+    const FlushToZero flush;
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) run(chunk);
     return;
   }
   FirstException failure;
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-    try {
-      run(chunk);
-    } catch (...) {
-      failure.capture(chunk);
+#pragma omp parallel num_threads(threads)
+  {
+    const FlushToZero flush;  // each thread has a mode of its own
+#pragma omp for schedule(dynamic)
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      try {
+        run(chunk);
+      } catch (...) {
+        failure.capture(chunk);
+      }
     }
   }
   failure.rethrow();

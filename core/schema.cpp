@@ -95,6 +95,12 @@ OptionField& OptionField::required() {
   return *this;
 }
 
+OptionField& OptionField::unbounded() {
+  if (form_.type != OptionType::integer) throw Error("schema: '{}' is not an integer", key_);
+  is_unbounded_ = true;
+  return *this;
+}
+
 void OptionField::bound(std::optional<Bound>& side, Bound bound) {
   if (form_.type != OptionType::integer && form_.type != OptionType::number)
     throw Error("schema: '{}' is not a number", key_);
@@ -144,6 +150,8 @@ void OptionField::verify_held(std::int64_t value) const {
   if (!contains(static_cast<double>(value))) {
     throw ConfigError("must be {}, got {}", range(), value);
   }
+  if (lower_ && !is_unbounded_ && value > largest_count)
+    throw ConfigError("must be at most {}, got {}", largest_count, value);
 }
 
 void OptionField::verify_held(double value) const {

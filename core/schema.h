@@ -54,6 +54,10 @@ using OptionValue =
 
 enum class OptionType { boolean, integer, number, text };
 
+/// The largest count: of an integer that has a least value, unless its field is unbounded(). Sums
+/// and small multiples of a few of them cannot overflow 64 bits.
+inline constexpr std::int64_t largest_count = 1'000'000'000'000'000;
+
 /// The form of a field: its type, whether it is a list of that type, whether null is a value, and
 /// for integers what the member can hold.
 struct OptionForm {
@@ -87,6 +91,9 @@ class OptionField {
   OptionField& one_of(std::vector<std::string> choices);  // of texts
   OptionField& non_empty();                               // of texts and lists
   OptionField& required();                                // no default: the user must say it
+  /// Of counts that nothing is computed with but comparisons: seeds, and those of which any large
+  /// one means "all".
+  OptionField& unbounded();
 
   const std::string& key() const { return key_; }
   const std::string& help() const { return help_; }
@@ -133,6 +140,7 @@ class OptionField {
   std::vector<std::string> choices_;
   bool is_non_empty_ = false;
   bool is_required_ = false;
+  bool is_unbounded_ = false;
 };
 
 /// A key with a schema of its own below it.

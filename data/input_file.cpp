@@ -1,24 +1,88 @@
 #include "data/input_file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
-#include <cstring>
+#include <limits>
+#include <system_error>
 
 #include "core/error.h"
 
 namespace mobius {
 
+namespace {
+
+[[noreturn]] void fail(const std::string& name, const char* action, int error) {
+  throw UnreadableFile("{}: cannot be {}: {}", name, action,
+                       std::generic_category().message(error));
+}
+
+// What is opened without waiting; the call that looks at its kind decides whether it is read.
+int open_to_read(const std::string& name) {
+  const int descriptor = ::open(name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) fail(name, "opened", errno);
+  return descriptor;
+}
+
+struct stat status_of(int descriptor) {
+  struct stat status {};
+  ::fstat(descriptor, &status);
+  return status;
+}
+
+// An open file, closed at the end of its scope.
+class Reader {
+ public:
+  explicit Reader(const std::string& name) : name_(name), descriptor_(open_to_read(name)) {}
+  ~Reader() { ::close(descriptor_); }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  bool is_regular() const { return S_ISREG(status_of(descriptor_).st_mode); }
+  bool is_pipe() const { return S_ISFIFO(status_of(descriptor_).st_mode); }
+
+  // Until a pipe has something to read, or its writer has come and gone; reading waits from then
+  // on.
+  void wait_for_writer() const {
+    pollfd waited{descriptor_, POLLIN, 0};
+    while (::poll(&waited, 1, -1) < 0) {
+      if (errno != EINTR) fail(name_, "read", errno);
+    }
+    if (::fcntl(descriptor_, F_SETFL, 0) != 0) fail(name_, "read", errno);
+  }
+
+  std::string read_all(std::uint64_t most) const {
+    std::string content;
+    std::array<char, 1 << 16> part;
+    while (true) {
+      const ssize_t count = ::read(descriptor_, part.data(), part.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail(name_, "read", errno);
+      if (count == 0) return content;
+      content.append(part.data(), static_cast<std::size_t>(count));
+      if (content.size() > most) throw Error("{}: is longer than {} bytes", name_, most);
+    }
+  }
+
+ private:
+  const std::string& name_;
+  const int descriptor_;
+};
+
+}  // namespace
+
 InputFile::InputFile(const std::filesystem::path& path)
-    : name_(path.string()), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (descriptor_ < 0) throw Error("{}: {}", name_, std::strerror(errno));
-  if (!std::filesystem::is_regular_file(path)) {
+    : name_(path.string()), descriptor_(open_to_read(name_)) {
+  const struct stat status = status_of(descriptor_);
+  if (!S_ISREG(status.st_mode)) {
     ::close(descriptor_);
     throw Error("{}: is not a file", name_);
   }
-  size_ = size_now();
+  size_ = static_cast<std::uint64_t>(status.st_size);
 }
 
 InputFile::~InputFile() { ::close(descriptor_); }
@@ -27,7 +91,7 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
     const ssize_t got = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw Error("{}: {}", name_, std::strerror(errno));
+    if (got < 0) fail(name_, "read", errno);
     if (got == 0)
       throw Error("{}: has shrunk from {} to {} bytes while in use", name_, size_, size_now());
     offset += static_cast<std::uint64_t>(got);
@@ -36,16 +100,25 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
 }
 
 std::uint64_t InputFile::size_now() const {
-  struct stat status {};
-  ::fstat(descriptor_, &status);
-  return static_cast<std::uint64_t>(status.st_size);
+  return static_cast<std::uint64_t>(status_of(descriptor_).st_size);
 }
 
 std::string content_of(const std::filesystem::path& path) {
-  const InputFile file(path);
-  std::string content(file.size(), '\0');
-  file.read(0, std::as_writable_bytes(std::span(content)));
-  return content;
+  const std::string name = path.string();
+  const Reader reader(name);
+  if (!reader.is_regular()) throw Error("{}: is not a file", name);
+  return reader.read_all(std::numeric_limits<std::uint64_t>::max());
+}
+
+std::string content_of_file_or_pipe(const std::filesystem::path& path, std::uint64_t most) {
+  const std::string name = path.string();
+  const Reader reader(name);
+  if (reader.is_pipe()) {
+    reader.wait_for_writer();
+  } else if (!reader.is_regular()) {
+    throw Error("{}: is not a file", name);
+  }
+  return reader.read_all(most);
 }
 
 }  // namespace mobius

@@ -2,32 +2,20 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cmath>
 #include <span>
 #include <utility>
 
 #include "core/error.h"
 #include "core/rng.h"
 #include "core/schema.h"
-#include "data/input_file.h"
+#include "core/validate.h"
+#include "data/corpus.h"
 #include "data/next_token.h"
 #include "data/permutation.h"
-#include "data/utf8.h"
-#include "data/validate.h"
 #include "data/windows.h"
 
 namespace mobius {
 namespace {
-
-// All that a task is made of.
-struct Corpus {
-  std::unique_ptr<Tokenizer> tokenizer;  // null for files of tokens
-  std::int64_t vocab = 0;
-  std::optional<double> bytes_per_token;  // of the validation text
-  std::vector<TokenRange> train;
-  std::vector<TokenRange> test;
-};
 
 class LmTask final : public Task {
  public:
@@ -40,15 +28,23 @@ class LmTask final : public Task {
         bytes_per_token_(corpus.bytes_per_token),
         train_(std::move(corpus.train), seq_len_),
         test_(std::move(corpus.test), seq_len_),
-        test_size_(options.n_test == 0 ? static_cast<std::int64_t>(test_.size()) : options.n_test) {
-    require_windows(train_, "training");
-    require_windows(test_, "validation");
+        test_size_(options.n_test == 0 ? static_cast<std::int64_t>(test_.size()) : options.n_test),
+        summary_(std::move(corpus.summary)),
+        warnings_(std::move(corpus.warnings)) {
+    require_windows(train_, "training", options.tokens.empty() ? "text" : "tokens");
+    require_windows(test_, "validation",
+                    options.validation.empty() ? "validation_fraction" : "validation");
     if (test_size_ > static_cast<std::int64_t>(test_.size()))
-      throw ConfigError("n_test = {}, but the validation text has {} sequences of {} tokens",
-                        test_size_, test_.size(), seq_len_);
+      throw ConfigError(
+          "task.n_test: expected at most the {} sequences of {} tokens of the validation text, got "
+          "{}",
+          test_.size(), seq_len_, test_size_);
+    const std::uint64_t digest = train_.digest(), digest_of_test = test_.digest();
     fingerprint_ =
         fmt::format("{} training tokens (digest {:016x}) and {} validation tokens ({:016x})",
-                    train_.n_tokens(), train_.digest(), test_.n_tokens(), test_.digest());
+                    train_.n_tokens(), digest, test_.n_tokens(), digest_of_test);
+    if (digest == digest_of_test)
+      warnings_.push_back("the validation data are a copy of the training data");
   }
 
   std::int64_t vocab_size() const override { return vocab_; }
@@ -59,6 +55,8 @@ class LmTask final : public Task {
   std::optional<double> bytes_per_token() const override { return bytes_per_token_; }
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   std::string fingerprint() const override { return fingerprint_; }
+  std::string summary() const override { return summary_; }
+  std::vector<std::string> warnings() const override { return warnings_; }
 
   Batch sequences(Split split, int group, std::uint64_t first, std::int64_t count) const override {
     check_request(group, count);
@@ -76,10 +74,12 @@ class LmTask final : public Task {
   }
 
  private:
-  void require_windows(const TokenWindows& windows, std::string_view part) const {
+  void require_windows(const TokenWindows& windows, std::string_view part,
+                       std::string_view key) const {
     if (windows.size() == 0)
-      throw ConfigError("the {} text is shorter than one sequence of {} tokens and a label", part,
-                        seq_len_);
+      throw ConfigError(
+          "task.{}: the {} text is shorter than one sequence of {} tokens and a label: {} tokens",
+          key, part, seq_len_, windows.n_tokens());
   }
 
   void read_sequence(Split split, std::uint64_t index, std::span<std::int32_t> tokens) const {
@@ -119,124 +119,9 @@ class LmTask final : public Task {
   const std::int64_t test_size_;
   const std::vector<std::string> groups_{"text"};
   std::string fingerprint_;
+  const std::string summary_;
+  std::vector<std::string> warnings_;
 };
-
-// ---- text
-
-std::string read_text(const std::string& pattern) {
-  std::string text;
-  for (const std::filesystem::path& path : matching_files(pattern)) text += content_of(path);
-  if (text.empty()) throw Error("{}: there is no text in it", pattern);
-  return text;
-}
-
-struct Texts {
-  std::string train, test;
-};
-
-// The end of the text, from the beginning of a character on, is for validation.
-Texts split_text(std::string text, double validation_fraction) {
-  const auto size = static_cast<double>(text.size());
-  const auto middle = static_cast<std::size_t>(std::floor(size * (1 - validation_fraction)));
-  const std::size_t begin = character_start(text, middle);
-  Texts texts{"", text.substr(begin)};
-  text.resize(begin);
-  texts.train = std::move(text);
-  return texts;
-}
-
-Texts read_texts(const LmOptions& options) {
-  std::string text = read_text(options.text);
-  if (options.validation.empty()) return split_text(std::move(text), options.validation_fraction);
-  return {std::move(text), read_text(options.validation)};
-}
-
-std::unique_ptr<Tokenizer> learn_tokenizer(const LmOptions& options, const Texts& texts) {
-  switch (options.tokenizer) {
-    case LmTokenizer::byte:
-      break;
-    case LmTokenizer::character:
-      return make_char_tokenizer(texts.train + texts.test);
-    case LmTokenizer::sentencepiece:
-      if (!options.tokenizer_model.empty())
-        return make_tokenizer({"sentencepiece", content_of(options.tokenizer_model)});
-      return train_sentencepiece(texts.train, options.vocab, options.pieces);
-  }
-  return make_byte_tokenizer();
-}
-
-std::vector<TokenRange> whole(std::shared_ptr<const TokenSource> source) {
-  const std::uint64_t size = source->size();
-  return {{std::move(source), 0, size}};
-}
-
-Corpus tokenize(const Texts& texts, std::unique_ptr<Tokenizer> tokenizer) {
-  Corpus corpus;
-  corpus.tokenizer = std::move(tokenizer);
-  corpus.vocab = corpus.tokenizer->vocab_size();
-  corpus.train = whole(tokens_in_memory("training text", corpus.tokenizer->encode(texts.train)));
-  corpus.test = whole(tokens_in_memory("validation text", corpus.tokenizer->encode(texts.test)));
-  if (const std::uint64_t tokens = corpus.test.front().size(); tokens > 0)
-    corpus.bytes_per_token = static_cast<double>(texts.test.size()) / static_cast<double>(tokens);
-  return corpus;
-}
-
-// ---- files of tokens
-
-std::vector<TokenRange> open_files(const LmOptions& options, const std::string& pattern) {
-  std::vector<TokenRange> ranges;
-  const auto needed = static_cast<std::uint64_t>(options.seq_len) + 1;
-  for (const std::filesystem::path& path : matching_files(pattern)) {
-    std::shared_ptr<const TokenSource> file =
-        open_token_file(path, options.token_format, options.vocab);
-    if (file->size() < needed)
-      throw Error("{}: {} tokens are fewer than a sequence of {} and a label need", path.string(),
-                  file->size(), options.seq_len);
-    const std::uint64_t size = file->size();
-    ranges.push_back({std::move(file), 0, size});
-  }
-  return ranges;
-}
-
-// The last tokens of the last files are for validation.
-void split_files(std::vector<TokenRange> files, double validation_fraction, Corpus& corpus) {
-  std::uint64_t total = 0;
-  for (const TokenRange& file : files) total += file.size();
-  auto left = static_cast<std::uint64_t>(
-      std::floor(static_cast<double>(total) * (1 - validation_fraction)));
-  for (const TokenRange& file : files) {
-    const std::uint64_t middle = file.begin + std::min(left, file.size());
-    left -= middle - file.begin;
-    if (middle > file.begin) corpus.train.push_back({file.source, file.begin, middle});
-    if (middle < file.end) corpus.test.push_back({file.source, middle, file.end});
-  }
-}
-
-Corpus open_corpus(const LmOptions& options) {
-  Corpus corpus;
-  corpus.vocab = options.vocab;
-  corpus.bytes_per_token = options.bytes_per_token;
-  std::vector<TokenRange> files = open_files(options, options.tokens);
-  if (options.validation.empty()) {
-    split_files(std::move(files), options.validation_fraction, corpus);
-  } else {
-    corpus.train = std::move(files);
-    corpus.test = open_files(options, options.validation);
-  }
-  return corpus;
-}
-
-// Runs `fn`, whose errors are about the value of this key.
-template <typename Fn>
-auto about(std::string_view key, Fn&& fn) {
-  try {
-    return fn();
-  } catch (const ConfigError& error) {
-    throw ConfigError("task.{}: {}", key, error.what());
-  } catch (const Error& error) {
-    throw Error("task.{}: {}", key, error.what());
-  }
-}
 
 // ---- settings
 
@@ -326,27 +211,25 @@ void LmOptions::describe(Schema& schema) {
   describe_checks(schema, *this);
 }
 
+std::vector<DataPlace> LmOptions::places() {
+  return {{"text", &text},
+          {"tokens", &tokens},
+          {"validation", &validation},
+          {"tokenizer_model", &tokenizer_model}};
+}
+
 void LmOptions::check(std::uint64_t /*seed*/) const { validate_options(*this, "lm"); }
+
+TaskSize LmOptions::least_size() const { return {tokens.empty() ? 1 : vocab, seq_len}; }
 
 std::unique_ptr<Task> LmOptions::build(std::uint64_t seed) const {
   check(seed);
-  if (!tokens.empty()) {
-    return about("tokens",
-                 [&] { return std::make_unique<LmTask>(*this, open_corpus(*this), seed); });
-  }
-  return about("text", [&] {
-    const Texts texts = read_texts(*this);
-    return std::make_unique<LmTask>(*this, tokenize(texts, learn_tokenizer(*this, texts)), seed);
-  });
+  return std::make_unique<LmTask>(*this, read_corpus(*this), seed);
 }
 
 std::unique_ptr<Task> LmOptions::rebuild(std::uint64_t seed, const TokenizerModel& stored) const {
   check(seed);
-  if (!tokens.empty()) return build(seed);
-  return about("text", [&] {
-    return std::make_unique<LmTask>(*this, tokenize(read_texts(*this), make_tokenizer(stored)),
-                                    seed);
-  });
+  return std::make_unique<LmTask>(*this, read_corpus(*this, &stored), seed);
 }
 
 }  // namespace mobius

@@ -39,11 +39,13 @@ struct LmOptions final : TaskOptions {
   std::int64_t n_test = 0;  ///< 0: the whole validation text
 
   void describe(Schema& schema) override;
+  std::vector<DataPlace> places() override;
   /// Looks at the settings alone, not at the files.
   void check(std::uint64_t seed) const override;
+  TaskSize least_size() const override;
   /// Throws ConfigError where the settings do not fit together, or not to the files, and Error
   /// where a file cannot be read or holds a token that is not below the vocabulary size. Of more
-  /// than 8 million tokens some are looked at only when their sequence is.
+  /// than 2^30 tokens some are looked at only when their sequence is; the summary says so.
   std::unique_ptr<Task> build(std::uint64_t seed) const override;
   std::unique_ptr<Task> rebuild(std::uint64_t seed, const TokenizerModel& tokenizer) const override;
 };

@@ -11,9 +11,9 @@
 #include "core/error.h"
 #include "core/rng.h"
 #include "core/schema.h"
+#include "core/validate.h"
 #include "data/mixture.h"
 #include "data/sampling.h"
-#include "data/validate.h"
 
 namespace mobius {
 namespace {
@@ -23,6 +23,12 @@ using Tokens = std::span<std::int32_t>;
 std::vector<MqarSize> sizes_of(const MqarOptions& options) {
   if (!options.mixture.empty()) return options.mixture;
   return {{options.seq_len, options.n_pairs, 1}};
+}
+
+std::int64_t longest(const std::vector<MqarSize>& sizes) {
+  std::int64_t seq_len = 0;
+  for (const MqarSize& size : sizes) seq_len = std::max(seq_len, size.seq_len);
+  return seq_len;
 }
 
 // (g + 1)^(a - 1) for every gap g, in units that make the largest weight 2^32. Rounding to integers
@@ -114,11 +120,7 @@ class MqarTask final : public Task {
   }
 
   std::int64_t vocab_size() const override { return options_.vocab; }
-  std::int64_t max_seq_len() const override {
-    std::int64_t longest = 0;
-    for (const MqarSize& size : sizes_) longest = std::max(longest, size.seq_len);
-    return longest;
-  }
+  std::int64_t max_seq_len() const override { return longest(sizes_); }
   const std::vector<std::string>& groups() const override { return groups_; }
   std::int64_t test_size() const override { return options_.n_test; }
   int group_at(std::uint64_t step) const override { return schedule_.at(step); }
@@ -266,8 +268,12 @@ void MqarOptions::describe(Schema& schema) {
   });
 }
 
+void MqarOptions::check(std::uint64_t /*seed*/) const { validate_options(*this, "mqar"); }
+
+TaskSize MqarOptions::least_size() const { return {vocab, longest(sizes_of(*this))}; }
+
 std::unique_ptr<Task> MqarOptions::build(std::uint64_t seed) const {
-  validate_options(*this, "mqar");
+  check(seed);
   return std::make_unique<MqarTask>(*this, seed);
 }
 

@@ -40,6 +40,8 @@ struct MqarOptions final : TaskOptions {
   std::int64_t n_test = 1024;  ///< test sequences of each size
 
   void describe(Schema& schema) override;
+  void check(std::uint64_t seed) const override;
+  TaskSize least_size() const override;
   /// Throws ConfigError when a value is out of range, unless seq_len is even, below vocab and at
   /// least 4 n_pairs (which makes room for all keys, values and queries), when a size is listed
   /// twice, and when seq_len or n_pairs is set beside a mixture.

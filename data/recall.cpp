@@ -7,8 +7,8 @@
 #include "core/error.h"
 #include "core/rng.h"
 #include "core/schema.h"
+#include "core/validate.h"
 #include "data/next_token.h"
-#include "data/validate.h"
 
 namespace mobius {
 namespace {
@@ -78,6 +78,8 @@ void RecallOptions::describe(Schema& schema) {
       throw ConfigError("expected an even number (tokens and their repetition), got {}", seq_len);
   });
 }
+
+TaskSize RecallOptions::least_size() const { return {vocab, seq_len - 1}; }
 
 std::unique_ptr<Task> RecallOptions::build(std::uint64_t seed) const {
   validate_options(*this, "recall");

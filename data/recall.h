@@ -15,6 +15,7 @@ struct RecallOptions final : TaskOptions {
   std::int64_t n_test = 1024;
 
   void describe(Schema& schema) override;
+  TaskSize least_size() const override;
   /// Throws ConfigError for an odd seq_len, or a value out of range.
   std::unique_ptr<Task> build(std::uint64_t seed) const override;
 };

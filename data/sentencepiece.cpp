@@ -4,103 +4,296 @@
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
+#include "core/isolated.h"
 #include "data/utf8.h"
 
 namespace mobius {
 namespace {
 
-// The library's messages begin with the place in its source and the condition, in brackets.
-void require(const sentencepiece::util::Status& status, std::string_view action) {
-  if (status.ok()) return;
+using sentencepiece::SentencePieceProcessor;
+
+constexpr std::string_view space_mark = "\xE2\x96\x81";    // U+2581, a space within pieces
+constexpr std::string_view unknown_mark = "\xE2\x96\x85";  // U+2585, which no piece may hold
+
+// The library's messages begin with the place in its source and the condition, in brackets; many
+// have no more. Its reason in words; empty where it gives none.
+std::string reason_of(const sentencepiece::util::Status& status) {
   const std::string message = status.message();
   const std::size_t condition = message.rfind("] ");
-  throw Error("sentencepiece: cannot {}: {}", action,
-              condition == std::string::npos ? message : message.substr(condition + 2));
+  return condition == std::string::npos ? message : message.substr(condition + 2);
 }
 
-// Calls fn(line) for every line, each with its line end.
+// ---- the parts in which the library is given a text
+
+// What the library takes at once: its time, its memory and the errors of its sums grow with it, and
+// it drops longer lines from what it learns (max_sentence_length, by default).
+constexpr std::size_t longest_part = 4192;
+
+// The length of the first part of a text: its first line, with its end. A longer line is cut before
+// a space, where pieces begin, or, where there is none, between two characters.
+std::size_t first_part(std::string_view text) {
+  const std::string_view head = text.substr(0, longest_part);
+  if (const std::size_t end = head.find('\n'); end != std::string_view::npos) return end + 1;
+  if (head.size() == text.size()) return text.size();
+  for (std::size_t at = head.size() - 1; at > 0; --at) {
+    if (text[at] == ' ' && text[at - 1] != ' ') return at;
+  }
+  return character_start(text, head.size());
+}
+
+// Calls fn(part) for every part of a text, in order.
 template <typename Fn>
-void for_each_line(std::string_view text, Fn&& fn) {
+void for_each_part(std::string_view text, Fn&& fn) {
   while (!text.empty()) {
-    const std::size_t size = std::min(text.find('\n'), text.size() - 1) + 1;
+    const std::size_t size = first_part(text);
     fn(text.substr(0, size));
     text.remove_prefix(size);
   }
 }
 
-// Lines are what the library is made for: its time and memory grow with what it is given at once.
+// Calls fn(piece, is_mark) for the marks in a text and for what is between them, in order.
+template <typename Fn>
+void split_at(std::string_view mark, std::string_view text, Fn&& fn) {
+  while (!text.empty()) {
+    const std::size_t at = std::min(text.find(mark), text.size());
+    if (at > 0) fn(text.substr(0, at), false);
+    if (at < text.size()) fn(mark, true);
+    text.remove_prefix(std::min(at + mark.size(), text.size()));
+  }
+}
+
+// ---- models
+
+// Takes a number off the front of a protocol buffer: 7 bits a byte, the lowest first. Nothing where
+// it does not end.
+std::optional<std::uint64_t> take_number(std::string_view& bytes) {
+  std::uint64_t number = 0;
+  for (unsigned shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(bytes.front());
+    bytes.remove_prefix(1);
+    number |= static_cast<std::uint64_t>(byte & 0x7Fu) << shift;
+    if (byte < 0x80) return number;
+  }
+  return std::nullopt;
+}
+
+// Takes a field off the front of a ModelProto, all of whose fields are strings of bytes; its number
+// in the message. Nothing where it is none, or not whole.
+std::optional<std::uint64_t> take_field(std::string_view& bytes) {
+  constexpr std::uint64_t type_bits = 3, string_of_bytes = 2;
+  const std::optional<std::uint64_t> tag = take_number(bytes);
+  if (!tag || *tag % (1u << type_bits) != string_of_bytes) return std::nullopt;
+  const std::optional<std::uint64_t> size = take_number(bytes);
+  if (!size || *size > bytes.size()) return std::nullopt;
+  bytes.remove_prefix(*size);
+  return *tag >> type_bits;
+}
+
+// The model for text in parts. Of a setting that a protocol buffer holds twice, the last counts:
+// appended are those that say what the header says of beginnings and ends. The samples that a model
+// may hold to test itself were made without them.
+std::string model_for_parts(std::string_view model) {
+  constexpr std::uint64_t trainer_settings = 2, normalizer_settings = 3, self_test = 4;
+  constexpr std::array<char, 6> added = {normalizer_settings << 3 | 2,
+                                         4,  // 4 bytes:
+                                         3 << 3,
+                                         0 /* add_dummy_prefix */,  //
+                                         4 << 3,
+                                         0 /* remove_extra_whitespaces */};
+  std::set<std::uint64_t> found;
+  std::string changed;
+  for (std::string_view rest = model; !rest.empty();) {
+    const std::string_view before = rest;
+    const std::optional<std::uint64_t> field = take_field(rest);
+    if (!field) throw Error("this is no SentencePiece model, or not a whole one");
+    found.insert(*field);
+    if (*field != self_test) changed += before.substr(0, before.size() - rest.size());
+  }
+  if (!found.contains(trainer_settings) || !found.contains(normalizer_settings))
+    throw Error("this is no SentencePiece model, or not a whole one: its settings are missing");
+  return changed.append(added.data(), added.size());
+}
+
+std::string text_of_piece(const SentencePieceProcessor& processor, int token) {
+  const std::string& piece = processor.IdToPiece(token);
+  if (processor.IsControl(token)) return "";
+  if (processor.IsUnknown(token)) return " \u2047 ";
+  if (processor.IsByte(token))  // "<0x0A>"
+    return {static_cast<char>(std::strtol(piece.c_str() + 1, nullptr, 16))};
+  std::string text;
+  split_at(space_mark, piece,
+           [&](std::string_view part, bool is_space) { text += is_space ? " " : part; });
+  return text;
+}
+
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(const std::string& model) : model_(model) {
-    require(processor_.LoadFromSerializedProto(model), "read the model");
+    const auto status = processor_.LoadFromSerializedProto(model_for_parts(model));
+    if (!status.ok()) throw Error("this SentencePiece model is damaged: {}", reason_of(status));
+    for (int token = 0; token < processor_.GetPieceSize(); ++token) {
+      texts_.push_back(text_of_piece(processor_, token));
+    }
+    tokens_of_mark_ = spell_mark();
   }
 
-  std::int64_t vocab_size() const override { return processor_.GetPieceSize(); }
+  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(texts_.size()); }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     require_utf8(text);
     std::vector<std::int32_t> tokens;
-    std::vector<int> of_line;
-    for_each_line(text, [&](std::string_view line) {
-      require(processor_.Encode({line.data(), line.size()}, &of_line), "encode a line");
-      tokens.insert(tokens.end(), of_line.begin(), of_line.end());
-    });
+    std::vector<int> of_part;
+    const auto add = [&](std::string_view part, bool is_mark) {
+      if (is_mark) {
+        of_part = tokens_of_mark_;
+      } else if (const auto status = processor_.Encode({part.data(), part.size()}, &of_part);
+                 !status.ok()) {
+        throw Error("sentencepiece: cannot encode text: {}", reason_of(status));
+      }
+      tokens.insert(tokens.end(), of_part.begin(), of_part.end());
+    };
+    for_each_part(text, [&](std::string_view part) { split_at(space_mark, part, add); });
     return tokens;
   }
 
+  bool is_unknown(std::int32_t token) const override { return processor_.IsUnknown(token); }
+
   std::string decode(std::span<const std::int32_t> tokens) const override {
-    for (const std::int32_t token : tokens) check_token(token);
     std::string text;
-    require(processor_.Decode(std::vector<int>(tokens.begin(), tokens.end()), &text), "decode");
+    for (const std::int32_t token : tokens) {
+      check_token(token);
+      text += texts_[static_cast<std::size_t>(token)];
+    }
     return text;
   }
 
   TokenizerModel model() const override { return {"sentencepiece", model_}; }
 
  private:
-  const std::string model_;
-  sentencepiece::SentencePieceProcessor processor_;
-};
-
-// The lines of a text that have anything on them, without their line ends.
-class LinesOf final : public sentencepiece::SentenceIterator {
- public:
-  explicit LinesOf(std::string_view text) {
-    for_each_line(text, [&](std::string_view line) {
-      if (line.ends_with('\n')) line.remove_suffix(1);
-      if (!line.empty()) lines_.emplace_back(line);
-    });
+  // What the library takes for a space where it stands in a text is spelt in bytes.
+  std::vector<int> spell_mark() const {
+    std::vector<int> tokens;
+    for (const char* byte : {"<0xE2>", "<0x96>", "<0x81>"}) {
+      const int token = processor_.PieceToId(byte);
+      if (!processor_.IsByte(token)) return {processor_.unk_id()};
+      tokens.push_back(token);
+    }
+    return tokens;
   }
 
-  bool empty() const { return lines_.empty(); }
-  bool done() const override { return next_ == lines_.size(); }
-  void Next() override { ++next_; }
-  const std::string& value() const override { return lines_[next_]; }
+  const std::string model_;
+  SentencePieceProcessor processor_;
+  std::vector<std::string> texts_;  // by token
+  std::vector<int> tokens_of_mark_;
+};
+
+// ---- learning
+
+// The parts of a text that pieces can be learned from, without their line ends. What no piece can
+// hold is left out: the library would drop the whole line.
+class LearnedParts final : public sentencepiece::SentenceIterator {
+ public:
+  explicit LearnedParts(std::string_view text) {
+    const auto add = [this](std::string_view part, bool is_mark) {
+      if (!is_mark) parts_.push_back(part);
+    };
+    const auto add_without_unknown = [&](std::string_view part, bool is_mark) {
+      if (!is_mark) split_at(unknown_mark, part, add);
+    };
+    for_each_part(text, [&](std::string_view part) {
+      if (part.ends_with('\n')) part.remove_suffix(1);
+      split_at(space_mark, part, add_without_unknown);
+    });
+    load();
+  }
+
+  bool done() const override { return next_ == parts_.size(); }
+  void Next() override {
+    ++next_;
+    load();
+  }
+  const std::string& value() const override { return part_; }
   sentencepiece::util::Status status() const override { return {}; }
 
+  // How many characters pieces are made of. The library leaves out tabs and NUL.
+  std::size_t count_characters() const {
+    std::vector<bool> is_there(0x110000, false);
+    for (std::string_view part : parts_) {
+      while (!part.empty()) {
+        const Utf8Character character = first_character(part);
+        is_there[character.code] = true;
+        part.remove_prefix(character.size);
+      }
+    }
+    is_there[U'\t'] = is_there[U'\0'] = false;
+    return static_cast<std::size_t>(std::count(is_there.begin(), is_there.end(), true));
+  }
+
  private:
-  std::vector<std::string> lines_;
+  void load() {
+    if (!done()) part_ = parts_[next_];
+  }
+
+  std::vector<std::string_view> parts_;
   std::size_t next_ = 0;
+  std::string part_;
 };
 
 // The settings that keep every byte of a text, as the header promises; one thread, for the result
-// depends on their number.
-std::unordered_map<std::string, std::string> settings(std::int64_t vocab, SentencePieceKind kind) {
-  return {{"vocab_size", std::to_string(vocab)},
-          {"model_type", kind == SentencePieceKind::bpe ? "bpe" : "unigram"},
-          {"normalization_rule_name", "identity"},
-          {"remove_extra_whitespaces", "false"},
-          {"add_dummy_prefix", "false"},
-          {"byte_fallback", "true"},
-          {"character_coverage", "1.0"},
-          {"num_threads", "1"},
-          {"minloglevel", "2"}};
+// depends on their number. The library's own are to learn from every line, none being drawn.
+std::unordered_map<std::string, std::string> settings(std::size_t text_size, std::int64_t vocab,
+                                                      SentencePieceKind kind) {
+  std::unordered_map<std::string, std::string> settings = {
+      {"vocab_size", std::to_string(vocab)},
+      {"model_type", kind == SentencePieceKind::bpe ? "bpe" : "unigram"},
+      {"normalization_rule_name", "identity"},
+      {"remove_extra_whitespaces", "false"},
+      {"add_dummy_prefix", "false"},
+      {"byte_fallback", "true"},
+      {"character_coverage", "1.0"},
+      {"num_threads", "1"},
+      {"minloglevel", "3"}};
+  const bool takes_64_bits = text_size >= std::size_t{1} << 31;
+  if (takes_64_bits) settings["train_extremely_large_corpus"] = "true";
+  return settings;
+}
+
+// What came of learning: a model, or why there is none.
+struct Learned {
+  std::string model;
+  std::string reason;
+};
+
+// In a child, for the library ends the program where a text gives it nothing to go on from.
+Learned learn(std::string_view text, LearnedParts& parts, std::int64_t vocab,
+              SentencePieceKind kind) {
+  const auto train = [&] {
+    std::string model;
+    const auto status = sentencepiece::SentencePieceTrainer::Train(
+        settings(text.size(), vocab, kind), &parts, &model);
+    return status.ok() ? "+" + model : "-" + reason_of(status);
+  };
+  const std::optional<std::string> result = run_isolated(train, no_limits).answer;
+  if (!result) return {"", ""};
+  return result->front() == '+' ? Learned{result->substr(1), ""} : Learned{"", result->substr(1)};
+}
+
+// "Vocabulary size too high (500). Please set it to a value <= 324.": 324.
+std::optional<std::int64_t> largest_vocab(const std::string& reason) {
+  constexpr std::string_view before = "to a value <= ";
+  const std::size_t at = reason.find(before);
+  if (at == std::string::npos) return std::nullopt;
+  return std::strtoll(reason.c_str() + at + before.size(), nullptr, 10);
 }
 
 }  // namespace
@@ -111,13 +304,22 @@ std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::string& model
 
 std::unique_ptr<Tokenizer> train_sentencepiece(std::string_view text, std::int64_t vocab,
                                                SentencePieceKind kind) {
+  constexpr std::size_t reserved = 256 + 3;
   require_utf8(text);
-  LinesOf lines(text);
-  if (lines.empty()) throw Error("sentencepiece: the text to learn pieces from is empty");
-  std::string model;
-  require(sentencepiece::SentencePieceTrainer::Train(settings(vocab, kind), &lines, &model),
-          "learn " + std::to_string(vocab) + " pieces");
-  return make_sentencepiece_tokenizer(model);
+  LearnedParts parts(text);
+  const std::size_t characters = parts.count_characters();
+  if (characters == 0) throw Error("the text has nothing to learn pieces from");
+  if (static_cast<std::uint64_t>(vocab) < reserved + characters)
+    throw ConfigError(
+        "expected at least {} pieces (256 bytes, 3 special tokens and the {} characters of the "
+        "text), got {}",
+        reserved + characters, characters, vocab);
+  const Learned learned = learn(text, parts, vocab, kind);
+  if (!learned.model.empty()) return make_sentencepiece_tokenizer(learned.model);
+  if (const std::optional<std::int64_t> most = largest_vocab(learned.reason))
+    throw ConfigError("the text has no more than {} pieces to learn, got {}", *most, vocab);
+  throw Error("the text is too short to learn pieces from, or too much alike{}{}",
+              learned.reason.empty() ? "" : ": ", learned.reason);
 }
 
 }  // namespace mobius

@@ -67,7 +67,8 @@ class Task {
   /// Whether the sequences are text: then the loss is told as perplexity, too.
   virtual bool is_language() const { return false; }
   /// Bytes of text that a token of the test sequences stands for, on average: what makes losses
-  /// comparable between tokenisers, as bits per byte.
+  /// comparable between tokenisers, as bits per byte. Nothing where that is not known, or where the
+  /// tokens do not keep the text: warnings() then says so.
   virtual std::optional<double> bytes_per_token() const { return std::nullopt; }
   /// What makes text of the tokens; null where they stand for none. A checkpoint of a run on this
   /// task carries its model.
@@ -75,6 +76,10 @@ class Task {
   /// Tells data that come from files from others, so that a run that goes on notices a change.
   /// Empty where sequences follow from the settings alone.
   virtual std::string fingerprint() const { return ""; }
+  /// The data in a line, for the beginning of a run. Empty where there is nothing to say.
+  virtual std::string summary() const { return ""; }
+  /// What is not as it should be in the data, a line each: for whoever trains or tests on them.
+  virtual std::vector<std::string> warnings() const { return {}; }
 
   /// The group that training step `step` draws from. A whole step has one group, so batches stay
   /// rectangular though groups differ in sequence length.
@@ -100,14 +105,33 @@ class Task {
   void check_request(int group, std::int64_t count) const;
 };
 
+/// A setting of a task that says where files lie: its key, beside the task's name, and its value, a
+/// path or a pattern; "" where there is none.
+struct DataPlace {
+  std::string key;
+  std::string* path;
+};
+
+/// Sizes of a task, each at least 1.
+struct TaskSize {
+  std::int64_t vocab = 1;    ///< Task::vocab_size()
+  std::int64_t seq_len = 1;  ///< Task::max_seq_len()
+};
+
 /// The settings of one kind of task.
 class TaskOptions {
  public:
   virtual ~TaskOptions() = default;
   virtual void describe(Schema& schema) = 0;
+  /// The settings that say where the data lie, not what they are: a run may go on, and a checkpoint
+  /// be scored, with others, as long as Task::fingerprint() stays the same.
+  virtual std::vector<DataPlace> places() { return {}; }
   /// Throws the ConfigError that build() would for settings that do not fit together, but need not
   /// do what takes long or depends on files.
   virtual void check(std::uint64_t seed) const { build(seed); }
+  /// The sizes, as far as they follow from settings that check() accepts, without any file; 1 where
+  /// they do not.
+  virtual TaskSize least_size() const { return {}; }
   /// Throws ConfigError when the settings do not fit together.
   virtual std::unique_ptr<Task> build(std::uint64_t seed) const = 0;
   /// The same, of a run whose checkpoint holds the tokeniser, which is then not made again.

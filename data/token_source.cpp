@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "core/error.h"
+#include "core/path.h"
+#include "data/file_format.h"
 #include "data/input_file.h"
 
 namespace mobius {
@@ -82,10 +86,42 @@ Layout llm_c_layout(const InputFile& file) {
   return {header_bytes, width, count};
 }
 
+std::string beginning_of(const InputFile& file) {
+  std::string bytes(std::min<std::uint64_t>(file.size(), 8192), '\0');
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
+// Whether these bytes, as 32-bit numbers, are all below 65536, and others than 0: no text has token
+// 0 at every second place.
+bool seems_of_32_bits(std::string_view bytes) {
+  constexpr std::size_t fewest = 16;
+  bool has_token = false;
+  for (std::size_t at = 0; at + 4 <= bytes.size(); at += 4) {
+    if (bytes[at + 2] != 0 || bytes[at + 3] != 0) return false;
+    has_token = has_token || bytes[at] != 0 || bytes[at + 1] != 0;
+  }
+  return has_token && bytes.size() >= 4 * fewest;
+}
+
+// Tokens say nothing of their format: another's bytes would be read as some.
+void require_plain_tokens(const InputFile& file) {
+  const std::string bytes = beginning_of(file);
+  if (const std::string_view format = format_of(bytes); !format.empty())
+    throw Error("{}: is {}; token_format: raw takes it for 16-bit tokens all the same", file.name(),
+                format);
+  if (seems_of_32_bits(bytes))
+    throw Error(
+        "{}: seems to hold 32-bit tokens, which take a header of llm.c; token_format: raw takes it "
+        "for 16-bit tokens all the same",
+        file.name());
+}
+
 Layout layout_of(const InputFile& file, TokenFormat format) {
-  const bool is_llm_c =
-      format == TokenFormat::llm_c || (format == TokenFormat::automatic && begins_as_llm_c(file));
-  return is_llm_c ? llm_c_layout(file) : raw_layout(file);
+  if (format == TokenFormat::raw) return raw_layout(file);
+  if (format == TokenFormat::llm_c || begins_as_llm_c(file)) return llm_c_layout(file);
+  require_plain_tokens(file);
+  return raw_layout(file);
 }
 
 class FileTokens final : public TokenSource {
@@ -111,8 +147,8 @@ class FileTokens final : public TokenSource {
     file_.read(offset, std::as_writable_bytes(std::span(stored)));
     for (std::size_t i = 0; i < stored.size(); ++i) {
       if (stored[i] >= vocab_)
-        throw Error("{}: token {} at byte {} is not below the vocabulary size {}", name(),
-                    stored[i], offset + i * layout_.width, vocab_);
+        throw Error("{}: token {} at index {} (byte {}) is not below the vocabulary size {}",
+                    name(), stored[i], begin + i, offset + i * layout_.width, vocab_);
       out[i] = static_cast<std::int32_t>(stored[i]);
     }
   }
@@ -121,6 +157,32 @@ class FileTokens final : public TokenSource {
   const Layout layout_;
   const std::int64_t vocab_;
 };
+
+// Whether there is a file of this name, or may be one in a folder that cannot be looked into.
+bool is_name(const std::string& name) {
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(name, error).type();
+  return type == fs::file_type::none ? error == std::errc::permission_denied
+                                     : type != fs::file_type::not_found;
+}
+
+// The pattern with a backslash before what is special in the names of its first folders, as far as
+// there are folders of these names.
+std::string with_folders_escaped(const std::string& pattern) {
+  std::size_t end = 0;  // of these names
+  for (std::size_t slash = pattern.find('/'); slash != std::string::npos;
+       slash = pattern.find('/', slash + 1)) {
+    std::error_code error;
+    if (!fs::is_directory(pattern.substr(0, slash + 1), error)) break;
+    end = slash + 1;
+  }
+  std::string escaped;
+  for (const char letter : pattern.substr(0, end)) {
+    if (std::string_view("*?[]{}\\").find(letter) != std::string_view::npos) escaped += '\\';
+    escaped += letter;
+  }
+  return escaped + pattern.substr(end);
+}
 
 }  // namespace
 
@@ -133,13 +195,23 @@ std::unique_ptr<TokenSource> open_token_file(const fs::path& path, TokenFormat f
   return std::make_unique<FileTokens>(path, format, vocab);
 }
 
+void check_tokens(const TokenSource& source, std::uint64_t stride) {
+  constexpr std::uint64_t block = 65536;
+  std::vector<std::int32_t> tokens(block);
+  for (std::uint64_t at = 0; at < source.size(); at += stride * block) {
+    source.read(at, {tokens.data(), std::min(block, source.size() - at)});
+  }
+}
+
 std::vector<fs::path> matching_files(const std::string& pattern) {
+  const std::string name = expand_home(pattern);
+  if (is_name(name)) return {name};
   glob_t found{};
-  const int result = ::glob(pattern.c_str(), GLOB_BRACE | GLOB_TILDE, nullptr, &found);
+  const int result = ::glob(with_folders_escaped(name).c_str(), GLOB_BRACE, nullptr, &found);
   std::vector<fs::path> files(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
-  if (result == GLOB_NOMATCH) throw Error("{}: no such file", pattern);
-  if (result != 0) throw Error("{}: cannot be searched for", pattern);
+  if (result == GLOB_NOMATCH) throw Error("{}: no such file", name);
+  if (result != 0) throw Error("{}: cannot be searched for", name);
   return files;
 }
 

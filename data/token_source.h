@@ -32,7 +32,10 @@ class TokenSource {
 std::unique_ptr<TokenSource> tokens_in_memory(std::string name, std::vector<std::int32_t> tokens);
 
 enum class TokenFormat {
-  automatic,  ///< llm_c where the file begins as one of llm.c does (20240101 to 20241231), else raw
+  /// llm_c where the file begins as one of llm.c does (20240101 to 20241231), else raw; but not
+  /// where it looks like neither: a known format of another kind (data/file_format.h), or 32-bit
+  /// tokens without a header.
+  automatic,
   raw,
   llm_c,
 };
@@ -41,12 +44,18 @@ enum class TokenFormat {
 /// served by the system's cache, and a file that changes while it is in use is an Error where a
 /// mapping of it would end the program. Throws Error, naming the file: it is missing, no whole
 /// number of tokens, its header is not as above. read() throws one that names the file, the token
-/// and its place in bytes where a token is not below `vocab`, and one where the file has shrunk.
+/// and its place where a token is not below `vocab`, and one where the file has shrunk.
 std::unique_ptr<TokenSource> open_token_file(const std::filesystem::path& path, TokenFormat format,
                                              std::int64_t vocab);
 
-/// The files that match a pattern of the shell (`*`, `?`, `[...]`, `{a,b}`, `~`), in the order of
-/// their names; those of `a` before those of `b`. Throws Error where there is none.
+/// Reads the tokens of a source, one block of 65536 in each `stride`: throws what read() does where
+/// a token is not below the vocabulary size, before training meets it.
+void check_tokens(const TokenSource& source, std::uint64_t stride);
+
+/// The file of this name, or else those that match it as a pattern of the shell (`*`, `?`, `[...]`,
+/// `{a,b}`, `\`), in the order of their names; those of `a` before those of `b`. What is a folder's
+/// name at the beginning of the pattern is that name, whatever characters it has; `~` is the home
+/// folder. Throws Error where there is none.
 std::vector<std::filesystem::path> matching_files(const std::string& pattern);
 
 }  // namespace mobius

@@ -35,8 +35,10 @@ class Tokenizer {
   /// Throws Error on text that has no tokens: a character that is not in the vocabulary, or bytes
   /// that are not UTF-8 where characters are asked for.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-  /// The text of the tokens. Tokens of single bytes can make a text that ends, or begins, within a
-  /// character. Throws Error on a token outside the vocabulary.
+  /// Whether the token stands for text that the vocabulary has no token for, whatever it is.
+  virtual bool is_unknown(std::int32_t /*token*/) const { return false; }
+  /// The text of the tokens, one after the other. Tokens of single bytes can make a text that ends,
+  /// or begins, within a character. Throws Error on a token outside the vocabulary.
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
   virtual TokenizerModel model() const = 0;
 
@@ -57,12 +59,12 @@ std::unique_ptr<Tokenizer> make_char_tokenizer(std::string_view text);
 
 enum class SentencePieceKind { unigram, bpe };
 
-/// Learns `vocab` pieces of words from the lines of a text (Kudo and Richardson 2018). All UTF-8
-/// comes back from its tokens byte for byte: nothing is normalised, and what no piece covers, line
-/// ends among it, is spelt in bytes; only U+2581 becomes the space that it stands for. Depends on
-/// its arguments alone. Throws Error where the text is empty, not UTF-8, or does not have that many
-/// pieces, and where `vocab` leaves no room for its characters beside the 256 bytes and 3 special
-/// tokens.
+/// Learns `vocab` pieces of words from the lines of a text (Kudo and Richardson 2018), all of it:
+/// lines of more than 4 kB are cut before a space. All UTF-8 comes back from its tokens byte for
+/// byte: nothing is normalised, and what no piece covers (line ends, tabs, NUL, U+2581, U+2585) is
+/// spelt in bytes. Depends on its arguments alone. Throws ConfigError where the text does not have
+/// that many pieces, or `vocab` leaves no room for its characters beside the 256 bytes and 3
+/// special tokens; Error where the text is not UTF-8 or there is nothing to learn in it.
 std::unique_ptr<Tokenizer> train_sentencepiece(std::string_view text, std::int64_t vocab,
                                                SentencePieceKind kind);
 

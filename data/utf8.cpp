@@ -37,12 +37,18 @@ Utf8Character first_character(std::string_view text) {
   return {code, size};
 }
 
-void require_utf8(std::string_view text) {
+std::size_t find_invalid_utf8(std::string_view text) {
   for (std::size_t at = 0, size = 0; at < text.size(); at += size) {
     size = first_character(text.substr(at)).size;
-    if (size == 0)
-      throw Error("byte {} of the text is not UTF-8; the byte tokenizer reads any file", at);
+    if (size == 0) return at;
   }
+  return text.size();
+}
+
+void require_utf8(std::string_view text) {
+  const std::size_t at = find_invalid_utf8(text);
+  if (at < text.size())
+    throw Error("byte {} of the text is not UTF-8; the byte tokenizer reads any file", at);
 }
 
 std::size_t character_start(std::string_view text, std::size_t position) {

@@ -16,7 +16,10 @@ struct Utf8Character {
 /// valid UTF-8 (overlong forms, surrogates and numbers above U+10FFFF are not).
 Utf8Character first_character(std::string_view text);
 
-/// Throws Error that names the first byte that is not part of valid UTF-8.
+/// Where the first byte is that is not part of valid UTF-8; the size of the text where all are.
+std::size_t find_invalid_utf8(std::string_view text);
+
+/// Throws Error that names that byte, where there is one.
 void require_utf8(std::string_view text);
 
 /// Where the character begins that `position` lies in, or `position` where it is the end.

@@ -42,6 +42,8 @@ class Initializer {
   Tensor zeros(Shape shape) const { return full(std::move(shape), 0); }
   Tensor full(Shape shape, double value) const;
 
+  /// Whether it makes values: false of without_values().
+  bool has_values() const { return has_values_; }
   DType dtype() const { return dtype_; }
   Device device() const { return device_; }
   ProductPrecision products() const { return products_; }

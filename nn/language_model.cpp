@@ -7,6 +7,34 @@ void require_buildable(const ModelOptions& model, const AttentionOptions& attent
   Block(Initializer::without_values(), model, attention);
 }
 
+// The parts that the constructor below makes. Of the blocks, which are alike, one is enough.
+ModelSize size_of_model(const ModelOptions& model, const AttentionOptions& attention,
+                        std::int64_t vocab_size, std::int64_t max_seq_len) {
+  const Initializer init = Initializer::without_values();
+  const auto width = static_cast<double>(model.d_model);
+  const auto n_layers = static_cast<double>(model.n_layers);
+  const double table = static_cast<double>(vocab_size) * width;
+  const bool has_positions = model.positions == Positions::learned;
+  ModelSize size;
+  size.embedding = table;
+  size.positions = has_positions ? static_cast<double>(max_seq_len) * width : 0;
+  size.head =
+      static_cast<double>(make_norm(model.final_norm, init, model.d_model)->parameter_count());
+  if (!model.tied_head) size.head += table;
+
+  const Block block(init, model, attention);
+  std::int64_t largest = 0;
+  const auto count = [&](const std::string& name, const Shape& shape, double& sum) {
+    sum += n_layers * static_cast<double>(numel(shape));
+    if (numel(shape) <= largest) return;
+    largest = numel(shape);
+    size.largest_of_block = name + " " + to_string(shape);
+  };
+  for (const auto& [name, value] : block.parameters()) count(name, value.shape(), size.blocks);
+  for (const auto& [name, value] : block.buffers()) count(name, value.shape(), size.buffers);
+  return size;
+}
+
 LanguageModel::LanguageModel(const ModelOptions& model, const AttentionOptions& attention,
                              std::int64_t vocab_size, std::int64_t max_seq_len,
                              std::uint64_t init_seed, DType dtype, Device device,

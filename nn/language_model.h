@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "autograd/ops.h"
@@ -12,6 +13,23 @@ namespace mobius {
 
 /// Throws the ConfigError that building such a model would, without making its parameters.
 void require_buildable(const ModelOptions& model, const AttentionOptions& attention);
+
+/// How many numbers the parameters of a model hold, by part, and its buffers. As doubles, for those
+/// of a model that cannot be may not fit an integer.
+struct ModelSize {
+  double embedding = 0;
+  double positions = 0;
+  double blocks = 0;
+  double head = 0;  // with the final norm
+  double buffers = 0;
+  std::string largest_of_block{};  // name and shape: "mlp.w_up.weight [256, 64]"
+
+  double parameters() const { return embedding + positions + blocks + head; }
+};
+
+/// Those of a LanguageModel of these options, found without making one.
+ModelSize size_of_model(const ModelOptions& model, const AttentionOptions& attention,
+                        std::int64_t vocab_size, std::int64_t max_seq_len);
 
 /// What a model remembers of the tokens it has read, for LanguageModel::extend().
 struct ModelCache {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/validate.h"
 
 namespace mobius {
 
@@ -111,9 +112,7 @@ void ModelOptions::describe(Schema& schema) {
 }
 
 void ModelOptions::validate() const {
-  if (d_model < 1) throw ConfigError("d_model: expected a positive number, got {}", d_model);
-  if (n_layers < 1) throw ConfigError("n_layers: expected a positive number, got {}", n_layers);
-  if (d_ff < 0) throw ConfigError("d_ff: expected 0 or a positive number, got {}", d_ff);
+  validate_option_values(*this, "model");
   require_heads_fit(*this);
   require_groups_fit(*this);
   require_pairs_for_rope(*this);

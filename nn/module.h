@@ -13,14 +13,20 @@
 
 namespace mobius {
 
+/// What attention layers find out about their weights besides the result, for AttentionDiagnostics.
+/// They form them for it, which the passes of training avoid: for a batch now and then.
+enum class Diagnosis {
+  none,
+  entropy,  ///< their mean entropy, from a part of the weights at a time: memory linear in N
+  weights   ///< and all of them on the first sequence, N^2 a head, for short sequences
+};
+
 /// What a module needs to know while it runs. Passed down by the caller: modules hold no RNG state.
 struct ForwardContext {
   bool training = false;
   /// Seed of dropout and the stream of this call; the trainer derives it from (seed, step).
   RngKey rng{};
-  /// Whether attention layers measure their weights; see AttentionDiagnostics. It forms them, which
-  /// the passes of training avoid: for a batch now and then.
-  bool diagnose = false;
+  Diagnosis diagnosis = Diagnosis::none;
 };
 
 /// Base of everything with parameters. A derived class registers its parameters, buffers and

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/validate.h"
 
 namespace mobius {
 
@@ -28,14 +29,18 @@ double unnormalized(double logit, double largest, double temperature, bool is_fi
 
 }  // namespace
 
-void SamplingOptions::validate() const {
-  if (!(temperature >= 0) || !std::isfinite(temperature))
-    throw ConfigError("sampling: expected a temperature of at least 0, got {}", temperature);
-  if (top_k && *top_k < 1)
-    throw ConfigError("sampling: expected a top_k of at least 1, got {}", *top_k);
-  if (top_p && !(*top_p > 0 && *top_p <= 1))
-    throw ConfigError("sampling: expected a top_p in (0, 1], got {}", *top_p);
+void SamplingOptions::describe(Schema& schema) {
+  schema.field("temperature", temperature, "divides the logits; 0: always the likeliest token")
+      .non_negative();
+  schema.field("top_k", top_k, "draw from so many of the likeliest tokens alone")
+      .positive()
+      .unbounded();
+  schema.field("top_p", top_p, "draw from the likeliest tokens that have this probability together")
+      .above(0)
+      .at_most(1);
 }
+
+void SamplingOptions::validate() const { validate_option_values(*this, "sampling"); }
 
 std::vector<double> next_token_probabilities(std::span<const double> logits,
                                              const SamplingOptions& options) {

@@ -10,6 +10,8 @@
 
 namespace mobius {
 
+class Schema;
+
 /// Which tokens may come next, and how their probabilities are changed: logits are divided by the
 /// temperature, then all but the `top_k` likeliest are left out, then all but the likeliest ones
 /// that together have at least the probability `top_p` (Holtzman et al. 2020, nucleus sampling).
@@ -18,6 +20,7 @@ struct SamplingOptions {
   std::optional<std::int64_t> top_k = {};  // >= 1
   std::optional<double> top_p = {};        // in (0, 1]
 
+  void describe(Schema& schema);
   /// Throws ConfigError where a value is out of range.
   void validate() const;
 };

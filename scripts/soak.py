@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""Trains one configuration twice, side by side: once without interruption, once killed by `kill -9` at random moments and
-restarted with `--resume auto`, again and again. Then asks whether the two are the same:
+"""Trains one configuration twice, side by side: once without interruption, once ended at random moments, by SIGKILL (`kill -9`),
+SIGTERM and SIGINT in turn, and restarted with `--resume auto`, again and again. Then asks whether the two are the same:
 
   - every line of both metrics.jsonl (losses, test scores, learning rates, norms of gradients; timing is left out) is the
     same text, so that no number differs in a single bit, no step is missing and none is there twice;
   - where both have finished, the bytes of all parameters, as `mobius export` writes them;
+  - every life that SIGTERM or SIGINT ended saved: exit code 4, and the next life goes on from its last step;
   - memory is flat: the resident memory of the uninterrupted run over its first and last third, and the peaks of the
-    killed lives over the first and last third of them, differ by less than --memory-tolerance.
+    interrupted lives over the first and last third of them, differ by less than --memory-tolerance.
 
 Prints PASS or FAIL and a summary, which is also in OUT/soak.json, and exits with 0 or 1. Linux only: it reads /proc.
 
   scripts/soak.py --config configs/lm/shakespeare_char.yaml --out runs/soak --minutes 120 --kill-every 120 300 \\
       -- train.max_steps=200000 checkpoint.every=200 train.threads=1
 
-Whatever follows `--` overrides the configuration in both runs. A life that comes to no checkpoint is done again: choose
-`checkpoint.every` so that a life holds several. Pausing the processes (SIGSTOP) does no harm; Ctrl-C or SIGTERM to this program
+Whatever follows `--` overrides the configuration in both runs. A life that is killed before it comes to a checkpoint is done again:
+choose `checkpoint.every` so that a life holds several. Pausing the processes (SIGSTOP) does no harm; Ctrl-C or SIGTERM to this program
 ends both runs, too.
 """
 
@@ -32,6 +33,8 @@ import sys
 import time
 
 TIMING = "tokens_per_s"  # the one number of a line that is no result
+ENDS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)  # of lives, in turn
+SAVED = 4  # the exit code of a run that was stopped, with everything saved
 
 
 class SoakFailure(Exception):
@@ -76,6 +79,11 @@ class Run:
         found = re.search(r"^resume: step (\d+) from", self.log.read_text(), re.MULTILINE)
         return int(found.group(1)) if found else None
 
+    def saved_step(self):
+        """The step that it saved when it was asked to stop, or None where it did not say so."""
+        found = re.search(r"^step (\d+): interrupted and saved", self.log.read_text(), re.MULTILINE)
+        return int(found.group(1)) if found else None
+
     def skipped(self):
         """How many checkpoints it found broken."""
         return len(re.findall(r"^resume: skipped", self.log.read_text(), re.MULTILINE))
@@ -98,11 +106,11 @@ class Soak:
         self.options = options
         self.out = pathlib.Path(options.out)
         self.straight_dir = self.out / "straight"
-        self.killed_dir = self.out / "killed"
+        self.interrupted_dir = self.out / "interrupted"
         self.random = random.Random(options.seed)
         self.straight = None  # the uninterrupted run
-        self.lives = []  # those of the killed one
-        self.kills = 0
+        self.lives = []  # those of the interrupted one
+        self.ends = {number.name: 0 for number in ENDS}  # how often each ended a life
 
     def train(self):
         """Until both have finished, or until --stop-after."""
@@ -110,15 +118,15 @@ class Soak:
         try:
             self.straight = straight = Run(self._command(self.straight_dir), self.out / "straight.log")
             life = self._new_life()
-            kill_at = self._next_kill(begin)
+            end_at = self._next_end(begin)
             while straight.is_running() | life.is_running():
                 now = time.monotonic()
                 if self.options.stop_after and now - begin > 60 * self.options.stop_after:
                     self._stop(straight, life)
-                elif kill_at is not None and now >= kill_at and life.is_running():
-                    self._kill(life)
+                elif end_at is not None and now >= end_at and life.is_running():
+                    self._end(life)
                     life = self._new_life()
-                    kill_at = self._next_kill(begin)
+                    end_at = self._next_end(begin)
                 time.sleep(self.options.sample_every)
         finally:
             for run in filter(None, (self.straight, *self.lives)):
@@ -130,13 +138,14 @@ class Soak:
 
     def verdict(self):
         """The summary, with what is wrong under "faults"."""
-        straight, killed = lines_of(self.straight_dir), lines_of(self.killed_dir)
+        straight, interrupted = lines_of(self.straight_dir), lines_of(self.interrupted_dir)
         finished = all(run.process.returncode == 0 for run in (self.straight, self.lives[-1]))
-        faults = differences(straight, killed, finished)
-        if finished and parameters_of(self._export(self.straight_dir)) != parameters_of(self._export(self.killed_dir)):
+        faults = differences(straight, interrupted, finished)
+        if finished and parameters_of(self._export(self.straight_dir)) != parameters_of(self._export(self.interrupted_dir)):
             faults.append("the parameters of the last checkpoints differ")
+        faults += self._lost_steps()
         memory = {"straight": thirds(self.straight.resident),
-                  "killed, peak of each life": thirds([life.peak for life in self.lives if life.peak])}
+                  "interrupted, peak of each life": thirds([life.peak for life in self.lives if life.peak])}
         for name, (first, last) in memory.items():
             if last > first * (1 + self.options.memory_tolerance):
                 faults.append(f"memory grows ({name}): {first:.1f} MiB in the first third, {last:.1f} MiB in the last")
@@ -146,14 +155,14 @@ class Soak:
             "faults": faults,
             "minutes": round(self.minutes, 2),
             "finished": finished,
-            "kills": self.kills,
+            "ends": self.ends,
             "lives": len(self.lives),
             "shortest_life_s": round(min(seconds), 2),
             "longest_life_s": round(max(seconds), 2),
             "lives_from_a_checkpoint": sum(life.resumed_step() is not None for life in self.lives),
             "broken_checkpoints_skipped": sum(life.skipped() for life in self.lives),
-            "last_step": {"straight": straight[-1]["step"], "killed": killed[-1]["step"]},
-            "lines_compared": {"train": count(straight, killed, "train"), "test": count(straight, killed, "test")},
+            "last_step": {"straight": straight[-1]["step"], "interrupted": interrupted[-1]["step"]},
+            "lines_compared": {"train": count(straight, interrupted, "train"), "test": count(straight, interrupted, "test")},
             "resident_mib_first_and_last_third": {name: [round(x, 2) for x in pair] for name, pair in memory.items()},
         }
 
@@ -163,21 +172,32 @@ class Soak:
 
     def _new_life(self):
         log = self.out / "lives" / f"{len(self.lives):04}.log"
-        self.lives.append(Run(self._command(self.killed_dir), log))
+        self.lives.append(Run(self._command(self.interrupted_dir), log))
         return self.lives[-1]
 
-    def _next_kill(self, begin):
+    def _next_end(self, begin):
         """When the next life is to end; None once --minutes are over, so that the last one finishes."""
         at = time.monotonic() + self.random.uniform(*self.options.kill_every)
         return at if at - begin <= 60 * self.options.minutes else None
 
-    def _kill(self, life):
-        if life.end(signal.SIGKILL) == -signal.SIGKILL:
-            self.kills += 1
-            print(f"{time.strftime('%H:%M:%S')} kill {self.kills} after {life.seconds:.1f} s, from step "
-                  f"{life.resumed_step() or 0}, {life.peak:.1f} MiB", flush=True)
-        else:
-            self._require_good_end(life)
+    def _end(self, life):
+        n_ends = sum(self.ends.values())
+        number = ENDS[n_ends % len(ENDS)]
+        code = life.end(number)
+        if code not in (-number, SAVED):
+            return self._require_good_end(life)  # it was faster
+        if code == -number and number != signal.SIGKILL and life.log.read_text():
+            raise SoakFailure(f"{life.log}: {number.name} ended it, and it did not save")
+        self.ends[number.name] += 1
+        print(f"{time.strftime('%H:%M:%S')} {number.name} ({n_ends + 1}) after {life.seconds:.1f} s, from step "
+              f"{life.resumed_step() or 0}, {life.peak:.1f} MiB", flush=True)
+
+    def _lost_steps(self):
+        """What a life that saved had done, and the next one did again."""
+        return [f"{life.log}: saved step {life.saved_step()}, but the next life went on from {after.resumed_step()}"
+                for life, after in zip(self.lives, self.lives[1:])
+                if life.process.returncode == SAVED and after.log.read_text()  # else it ended before it began
+                and life.saved_step() != after.resumed_step()]
 
     def _stop(self, *runs):
         for run in runs:
@@ -185,8 +205,8 @@ class Soak:
                 run.end(signal.SIGTERM)
 
     def _require_good_end(self, run):
-        # 4: stopped by SIGTERM, with everything saved; -SIGTERM: before it began to train.
-        good = (0, 4, -signal.SIGTERM) if self.options.stop_after else (0,)
+        # -SIGTERM: stopped before it listened to signals.
+        good = (0, SAVED, -signal.SIGTERM) if self.options.stop_after else (0,)
         if run.process.returncode not in good:
             raise SoakFailure(f"{run.log}: exit code {run.process.returncode}: {run.log.read_text()[-500:].strip()}")
 
@@ -209,20 +229,20 @@ def lines_of(folder):
     return lines
 
 
-def differences(straight, killed, finished):
+def differences(straight, interrupted, finished):
     """What differs, the first line of it; of runs that were stopped, as far as both have come."""
-    for i, (a, b) in enumerate(zip(straight, killed)):
+    for i, (a, b) in enumerate(zip(straight, interrupted)):
         if a != b:
-            return [f"line {i + 1} of metrics.jsonl differs: {json.dumps(a)} without, {json.dumps(b)} with kills"]
-    if not straight or not killed:
+            return [f"line {i + 1} of metrics.jsonl differs: {json.dumps(a)} without, {json.dumps(b)} with interruptions"]
+    if not straight or not interrupted:
         return ["a metrics.jsonl is empty"]
-    if finished and len(straight) != len(killed):
-        return [f"{len(straight)} lines of metrics.jsonl without, {len(killed)} with kills"]
+    if finished and len(straight) != len(interrupted):
+        return [f"{len(straight)} lines of metrics.jsonl without, {len(interrupted)} with interruptions"]
     return []
 
 
-def count(straight, killed, split):
-    common = straight[:min(len(straight), len(killed))]
+def count(straight, interrupted, split):
+    common = straight[:min(len(straight), len(interrupted))]
     return sum(line["split"] == split for line in common)
 
 
@@ -246,11 +266,11 @@ def parse_arguments():
     parser.add_argument("--config", required=True, help="YAML file")
     parser.add_argument("--out", required=True, help="a new folder, for both runs and the logs")
     parser.add_argument("--binary", default="build/mobius", help="default: %(default)s")
-    parser.add_argument("--minutes", type=float, default=120, help="how long lives are killed; the last one then "
+    parser.add_argument("--minutes", type=float, default=120, help="how long lives are ended; the last one then "
                         "finishes the configured steps (default: %(default)s)")
     parser.add_argument("--kill-every", type=float, nargs=2, default=[120, 300], metavar=("MIN", "MAX"),
                         help="seconds that a life lasts, drawn evenly from this range (default: 120 300)")
-    parser.add_argument("--seed", type=int, default=1, help="of the moments of the kills (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments (default: %(default)s)")
     parser.add_argument("--stop-after", type=float, default=0, metavar="MINUTES",
                         help="end both runs by SIGTERM then, and compare as far as both have come")
     parser.add_argument("--sample-every", type=float, default=0.5, metavar="SECONDS",
@@ -287,7 +307,7 @@ def main():
         soak.train()
         summary = soak.verdict()
     except (SoakFailure, Interrupted) as failure:
-        summary = {"verdict": "FAIL", "faults": [str(failure)], "kills": soak.kills, "lives": len(soak.lives)}
+        summary = {"verdict": "FAIL", "faults": [str(failure)], "ends": soak.ends, "lives": len(soak.lives)}
     pathlib.Path(options.out, "soak.json").write_text(json.dumps(summary, indent=2) + "\n")
     for name, value in summary.items():
         print(f"{name}: {value}")

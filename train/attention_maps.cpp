@@ -18,9 +18,10 @@ bool contains(const std::vector<std::int64_t>& chosen, std::int64_t number) {
   return chosen.empty() || std::find(chosen.begin(), chosen.end(), number) != chosen.end();
 }
 
-// [n, n] of weights[N, N].
-Json matrix_json(const Tensor& weights, std::int64_t n) {
-  const Tensor shown = weights.slice(0, 0, n).slice(1, 0, n).to(DType::f64).contiguous();
+// weights[n, n].
+Json matrix_json(const Tensor& weights) {
+  const std::int64_t n = weights.size(0);
+  const Tensor shown = weights.to(DType::f64).contiguous();
   const double* values = shown.data<double>();
   Json rows = Json::array();
   for (std::int64_t i = 0; i < n; ++i) {
@@ -31,12 +32,12 @@ Json matrix_json(const Tensor& weights, std::int64_t n) {
   return rows;
 }
 
-// One matrix a head of weights[H, N, N].
-Json heads_json(const Tensor& weights, std::int64_t n, const std::vector<std::int64_t>& chosen) {
+// One matrix a head of weights[H, n, n].
+Json heads_json(const Tensor& weights, const std::vector<std::int64_t>& chosen) {
   Json heads = Json::array();
   for (std::int64_t head = 0; head < weights.size(0); ++head) {
     heads.push_back(contains(chosen, head + 1)
-                        ? matrix_json(weights.slice(0, head, head + 1).squeeze(0), n)
+                        ? matrix_json(weights.slice(0, head, head + 1).squeeze(0))
                         : Json(nullptr));
   }
   return heads;
@@ -44,18 +45,18 @@ Json heads_json(const Tensor& weights, std::int64_t n, const std::vector<std::in
 
 }  // namespace
 
+// The model is causal: its first positions are the same without the others.
 std::string attention_maps_json(const LanguageModel& model, const Task& task,
                                 const ChosenHeads& chosen) {
-  const Batch batch = task.batch(Split::test, 0, 1);
-  const std::int64_t n = std::min(batch.inputs.size(1), most_positions);
+  const Tensor sequence = task.batch(Split::test, 0, 1).inputs;
+  const std::int64_t n = std::min(sequence.size(1), most_positions);
+  const Tensor tokens = sequence.slice(1, 0, n).contiguous();
   Json object = {{"positions", n}, {"layers", Json::array()}};
   std::int64_t number = 0;
-  for (const AttentionDiagnostics& layer : diagnose(model, task, /*batch_size=*/1)) {
+  for (const AttentionDiagnostics& layer : diagnose(model, tokens, Diagnosis::weights)) {
     const bool is_shown = contains(chosen.layers, ++number) && layer.weights.defined();
-    object["layers"].push_back(is_shown ? heads_json(layer.weights, n, chosen.heads)
-                                        : Json::array());
+    object["layers"].push_back(is_shown ? heads_json(layer.weights, chosen.heads) : Json::array());
   }
-  const Tensor tokens = batch.inputs.slice(0, 0, 1).squeeze(0).slice(0, 0, n).contiguous();
   const std::int32_t* ids = tokens.data<std::int32_t>();
   object["tokens"] = std::vector<std::int32_t>(ids, ids + n);
   return object.dump() + "\n";

@@ -19,7 +19,7 @@ struct ChosenHeads {
 /// The attention weights of heads on the first test sequence, as one JSON object: `positions`, how
 /// many of the first are in it, at most 96, and `layers`, an array a layer of an array a head of
 /// the rows of its matrix (a row a query, a column a key; three decimals), null for a head that is
-/// not chosen (and none for such a layer), and `tokens`, the sequence.
+/// not chosen (and none for such a layer), and `tokens`, these positions of the sequence.
 std::string attention_maps_json(const LanguageModel& model, const Task& task,
                                 const ChosenHeads& chosen = {});
 

@@ -8,16 +8,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <string_view>
 
 #include "core/error.h"
+#include "data/input_file.h"
 #include "train/checkpoint.h"
 
 namespace mobius {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -68,24 +66,19 @@ struct Content {
   std::uint64_t checksum = 0;
 };
 
-// Fills the block from the stream; what the stream no longer has stays zero.
-std::size_t read_block(std::ifstream& file, char* block, std::size_t size) {
-  file.read(block, static_cast<std::streamsize>(size));
-  return static_cast<std::size_t>(file.gcount());
-}
-
-Content read_content(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error("{}: cannot be read", path.string());
+Content read_content(const InputFile& file) {
   Content content;
-  content.size = read_block(file, content.head.data(), seal_bytes);
+  content.size = file.size();
+  const std::uint64_t head_size = std::min<std::uint64_t>(content.size, seal_bytes);
+  file.read(0, std::as_writable_bytes(std::span(content.head).first(head_size)));
   std::array<char, 1 << 16> part;
-  while (file) {
-    const std::size_t count = read_block(file, part.data(), part.size());
-    content.checksum = add_bytes(content.checksum, {part.data(), count});
-    content.size += count;
+  for (std::uint64_t at = head_size; at < content.size;) {
+    const auto here =
+        std::span(part).first(std::min<std::uint64_t>(part.size(), content.size - at));
+    file.read(at, std::as_writable_bytes(here));
+    content.checksum = add_bytes(content.checksum, here);
+    at += here.size();
   }
-  if (file.bad()) throw Error("{}: cannot be read to its end", path.string());
   return content;
 }
 
@@ -108,12 +101,10 @@ Seal parse(const SealBlock& head) {
   return seal;
 }
 
-[[noreturn]] void throw_foreign(const fs::path& path, const Content& content) {
-  if (content.size == 0)
-    throw Error("{}: not a Mobius checkpoint: the file is empty", path.string());
+[[noreturn]] void throw_foreign(const std::string& name, const Content& content) {
+  if (content.size == 0) throw Error("{}: not a Mobius checkpoint: the file is empty", name);
   const bool is_hdf5 = starts_with(content.head, hdf5_magic);
-  throw Error("{}: not a Mobius checkpoint{}", path.string(),
-              is_hdf5 ? ", though it is an HDF5 file" : "");
+  throw Error("{}: not a Mobius checkpoint{}", name, is_hdf5 ? ", though it is an HDF5 file" : "");
 }
 
 }  // namespace
@@ -124,25 +115,33 @@ void seal(std::span<char> content) {
   std::copy(block.begin(), block.end(), content.begin());
 }
 
-void verify_seal(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) throw Error("{}: no such file", path.string());
-  if (fs::is_directory(path, ignored))
-    throw Error("{}: is a folder, not a checkpoint", path.string());
-  const Content content = read_content(path);
-  if (!starts_with(content.head, seal_magic)) throw_foreign(path, content);
+void verify_seal(const InputFile& file) {
+  const Content content = read_content(file);
+  if (!starts_with(content.head, seal_magic)) throw_foreign(file.name(), content);
   const Seal seal = parse(content.head);
   if (seal.version > checkpoint_version) {
     throw Error("{}: format version {} is newer than this program, which reads up to {}",
-                path.string(), seal.version, checkpoint_version);
+                file.name(), seal.version, checkpoint_version);
   }
   if (content.size < seal.file_size) {
-    throw Error("{}: truncated: expected {} bytes, got {}", path.string(), seal.file_size,
+    throw Error("{}: truncated: expected {} bytes, got {}", file.name(), seal.file_size,
                 content.size);
   }
   if (content.head != to_block(seal) || content.size != seal.file_size ||
       content.checksum != seal.checksum) {
-    throw Error("{}: damaged: its content does not match its checksum", path.string());
+    throw Error("{}: damaged: its content does not match its checksum", file.name());
+  }
+}
+
+bool has_seal(const std::filesystem::path& path) {
+  try {
+    const InputFile file(path);
+    SealBlock head{};
+    file.read(0, std::as_writable_bytes(std::span(head))
+                     .first(std::min<std::uint64_t>(seal_bytes, file.size())));
+    return starts_with(head, seal_magic);
+  } catch (const Error&) {
+    return false;
   }
 }
 

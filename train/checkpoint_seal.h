@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <span>
 
+#include "data/input_file.h"
+
 namespace mobius {
 
 inline constexpr std::size_t seal_bytes = 512;
@@ -15,7 +17,11 @@ void seal(std::span<char> content);
 
 /// Reads the whole file and compares it with its seal. Throws Error, in one line, where it cannot
 /// be read, is no checkpoint, is of a newer format version, is truncated, or is damaged: a change
-/// of any single 64-bit word is always found, others are missed with probability 2^-64.
-void verify_seal(const std::filesystem::path& path);
+/// of any single 64-bit word is always found, others are missed with probability 2^-64. That is
+/// for accidents alone: whoever makes a file can seal it.
+void verify_seal(const InputFile& file);
+
+/// Whether a file begins as a checkpoint does, be it whole or not.
+bool has_seal(const std::filesystem::path& path);
 
 }  // namespace mobius

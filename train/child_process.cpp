@@ -1,7 +1,9 @@
 #include "train/child_process.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,6 +47,14 @@ std::vector<std::string> environment_with(const ChildProcess::Environment& added
   return entries;
 }
 
+// Signals as a program expects them, whatever this one does with them.
+void reset_signals() {
+  for (const int ignored : {SIGPIPE, SIGXFSZ}) ::signal(ignored, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
 // In the child, between fork and exec: only calls that are safe there.
 [[noreturn]] void become(char* const* command, char* const* environment, int output, pid_t parent) {
   ::setpgid(0, 0);
@@ -52,17 +62,35 @@ std::vector<std::string> environment_with(const ChildProcess::Environment& added
   if (::getppid() != parent) ::_exit(could_not_start);  // it died before the line above
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
+  reset_signals();
   ::execve(command[0], command, environment);
   ::_exit(could_not_start);
 }
 
 }  // namespace
 
+// The lock is that of the open file, which a child's standard output shares: it is held without a
+// gap from before the child begins until it has ended.
+std::optional<ChildLog> ChildLog::take(const fs::path& path) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file < 0) throw Error("{}: cannot be written: {}", path.string(), std::strerror(errno));
+  ChildLog log(file);
+  if (::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
+  return log;
+}
+
+ChildLog::~ChildLog() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+std::uintmax_t ChildLog::size() const {
+  struct stat status = {};
+  return ::fstat(descriptor_, &status) == 0 ? static_cast<std::uintmax_t>(status.st_size) : 0;
+}
+
 ChildProcess::ChildProcess(const std::vector<std::string>& command, const Environment& added,
-                           const fs::path& output)
+                           const ChildLog& log)
     : pid_(-1) {
-  const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file < 0) throw Error("{}: cannot be written: {}", output.string(), std::strerror(errno));
   std::vector<std::string> words = command;
   std::vector<std::string> variables = environment_with(added);
   const std::vector<char*> arguments = pointers_to(words);
@@ -70,15 +98,13 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, const Enviro
   const pid_t parent = ::getpid();
   std::fflush(nullptr);
   pid_ = ::fork();
-  if (pid_ == 0) become(arguments.data(), environment.data(), file, parent);
-  const int error = errno;
-  ::close(file);
-  if (pid_ < 0) throw Error("{}: cannot be started: {}", command.front(), std::strerror(error));
+  if (pid_ == 0) become(arguments.data(), environment.data(), log.descriptor(), parent);
+  if (pid_ < 0) throw Error("{}: cannot be started: {}", command.front(), std::strerror(errno));
 }
 
 ChildProcess::~ChildProcess() {
   if (pid_ <= 0) return;
-  ::kill(pid_, SIGKILL);
+  terminate();
   ::waitpid(pid_, nullptr, 0);
 }
 
@@ -90,8 +116,8 @@ std::optional<ProcessEnd> ChildProcess::poll() {
   return ProcessEnd{.exit_code = WEXITSTATUS(status)};
 }
 
-void ChildProcess::terminate() const {
-  if (pid_ > 0) ::kill(pid_, SIGTERM);
+void ChildProcess::terminate() {
+  if (pid_ > 0 && !std::exchange(is_asked_, true)) ::kill(pid_, SIGTERM);
 }
 
 fs::path own_program() { return fs::read_symlink("/proc/self/exe"); }

@@ -11,6 +11,7 @@
 #include "train/config_document.h"
 #include "train/file.h"
 #include "train/printable.h"
+#include "train/run_folder.h"
 
 namespace mobius {
 
@@ -59,16 +60,16 @@ ComparedRun read_run(const fs::path& folder) {
   return run;
 }
 
-bool is_run(const fs::path& folder) { return fs::is_regular_file(folder / "config.yaml"); }
+bool is_run(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / "config.yaml", ignored) && holds_run(folder);
+}
 
 std::vector<fs::path> run_folders(const fs::path& folder) {
   if (!fs::is_directory(folder)) throw ConfigError("{}: is not a folder", folder.string());
   if (is_run(folder)) return {folder};
-  std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.is_directory() && is_run(entry.path())) found.push_back(entry.path());
-  }
-  std::sort(found.begin(), found.end());
+  std::vector<fs::path> found = entries_of(folder);
+  std::erase_if(found, [](const fs::path& entry) { return !is_run(entry); });
   if (found.empty()) throw ConfigError("{}: no run lies in this folder", folder.string());
   return found;
 }
@@ -124,6 +125,7 @@ Statistic statistic_of(const std::vector<double>& values) {
   const auto count = static_cast<double>(values.size());
   for (const double value : values) statistic.mean += value / count;
   if (values.size() < 2) return statistic;
+  if (!std::isfinite(statistic.mean)) return statistic;
   double squares = 0;
   for (const double value : values) squares += std::pow(value - statistic.mean, 2);
   statistic.deviation = std::sqrt(squares / (count - 1));
@@ -135,9 +137,9 @@ std::size_t ComparedSetting::complete_runs() const {
       runs.begin(), runs.end(), [](const ComparedRun* run) { return run->is_complete(); }));
 }
 
-bool ComparedSetting::has_diverged() const {
-  return std::any_of(runs.begin(), runs.end(),
-                     [](const ComparedRun* run) { return run->is_diverged(); });
+std::size_t ComparedSetting::diverged_runs() const {
+  return static_cast<std::size_t>(std::count_if(
+      runs.begin(), runs.end(), [](const ComparedRun* run) { return run->is_diverged(); }));
 }
 
 Comparison::Comparison(const std::vector<fs::path>& folders) : runs_(read_runs(folders)) {

@@ -28,7 +28,8 @@ struct ComparedRun {
   std::string value_of_key(const std::string& key) const;
 };
 
-/// Mean of some numbers, and their sample standard deviation where there are two or more.
+/// Mean of some numbers, and their sample standard deviation where there are two or more and the
+/// mean is finite.
 struct Statistic {
   std::size_t count = 0;
   double mean = 0;
@@ -42,7 +43,7 @@ struct ComparedSetting {
   std::vector<const ComparedRun*> runs;
 
   std::size_t complete_runs() const;
-  bool has_diverged() const;
+  std::size_t diverged_runs() const;
 };
 
 /// What is compared: one setting for each learning rate that was tried.

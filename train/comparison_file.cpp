@@ -9,7 +9,11 @@
 #include <string_view>
 #include <utility>
 
+#include "core/path.h"
+#include "train/comparison_output.h"
+#include "train/config_scalar.h"
 #include "train/printable.h"
+#include "train/run_folder.h"
 
 namespace mobius {
 
@@ -25,8 +29,43 @@ struct Axis {
   std::string name_of_key;  // in the names of jobs; empty where the value says enough
 };
 
+constexpr std::array<std::string_view, 3> own_keys = {"variations", "grid", "base"};
+
 bool is_of_a_name(unsigned char c) {
   return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+}
+
+std::string in_lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+// The names of what a comparison writes beside its runs' folders, and of what makes a folder that
+// of a run. Some file systems do not tell capitals from small letters.
+bool is_taken(const std::string& name) {
+  const RunFolder run("");
+  const std::string lower = in_lower_case(name);
+  const std::vector<std::filesystem::path> taken = {
+      comparison_csv, comparison_json,   comparison_page,      run.config(), run.metrics(),
+      run.summary(),  run.checkpoints(), run.attention_maps(), run.log(),    run.tensorboard()};
+  return is_temporary(lower) || std::find(taken.begin(), taken.end(), lower) != taken.end();
+}
+
+// What a folder may be called. `where` and `path` are the place to blame.
+void require_run_name(const std::string& name, const std::string& where, const std::string& path) {
+  constexpr std::size_t longest = 200;  // file systems take 255 bytes
+  if (name.starts_with('-')) {
+    throw printable_error("{}: {}: '{}' begins with '-', as options do", where, path, name);
+  }
+  if (is_taken(name)) {
+    throw printable_error("{}: {}: '{}' is the name of what a comparison or a run writes itself",
+                          where, path, name);
+  }
+  if (name.size() > longest) {
+    throw printable_error("{}: {}: makes a run's name of {} characters, more than {}: '{}'", where,
+                          path, name.size(), longest, name);
+  }
 }
 
 void require_folder_name(const ConfigNode& node, const std::string& path) {
@@ -37,20 +76,33 @@ void require_folder_name(const ConfigNode& node, const std::string& path) {
     throw printable_error("{}: {}: expected a name of letters, digits, '.', '_' and '-', got '{}'",
                           node.where, path, node.text);
   }
+  require_run_name(node.text, node.where, path);
 }
 
-// The configuration that the jobs start from.
+bool is_own_key(std::string_view path) {
+  const std::string_view first = path.substr(0, path.find('.'));
+  return std::find(own_keys.begin(), own_keys.end(), first) != own_keys.end();
+}
+
+// The configuration that the jobs start from. An override replaces what stands in either file.
 ConfigDocument base_of(const ConfigDocument& comparison) {
   ConfigDocument own = comparison;
-  for (const char* key : {"variations", "grid", "base"}) own.remove(key);
+  for (const std::string_view key : own_keys) own.remove(key);
   const ConfigEntry* base = comparison.root().find("base");
   if (base == nullptr) return own;
   if (base->value.kind != Kind::scalar) {
     throw printable_error("{}: base: expected a file name, got {}", base->value.where,
                           describe(base->value));
   }
-  ConfigDocument document = ConfigDocument::from_file(comparison.folder() / base->value.text);
+  ConfigDocument document = ConfigDocument::from_file(comparison.folder() / expand_home(base->value.text));
+  if (const ConfigEntry* entry = find_comparison_key(document)) {
+    throw printable_error("{}: base: expected the configuration of a run, but '{}' has {} at {}",
+                          base->value.where, document.name(), entry->key, entry->where);
+  }
   document.merge(own.root());
+  for (const ConfigEntry& entry : comparison.overrides()) {
+    if (!is_own_key(entry.key)) document.override_with(entry);
+  }
   return document;
 }
 
@@ -79,16 +131,50 @@ std::vector<ComparisonJob> read_variations(const ConfigDocument& comparison) {
     throw printable_error("{}: variations: expected a list of named variations", list->value.where);
   }
   std::vector<ComparisonJob> jobs;
+  std::map<std::string, std::string> names;
   for (const ConfigEntry& element : list->value.entries) {
     ComparisonJob job = expand(base, element);
-    for (const ComparisonJob& other : jobs) {
-      if (other.name != job.name) continue;
-      throw printable_error("{}: variations.{}.name: '{}' is given twice",
-                            element.value.find("name")->value.where, element.key, job.name);
+    const auto [other, is_new] = names.emplace(in_lower_case(job.name), job.name);
+    if (!is_new) {
+      throw printable_error("{}: variations.{}.name: '{}' is given twice{}",
+                            element.value.find("name")->value.where, element.key, job.name,
+                            other->second == job.name ? "" : ", but for capitals");
     }
     jobs.push_back(std::move(job));
   }
   return jobs;
+}
+
+std::string text_of(const ConfigNode& value) {
+  if (value.kind == Kind::null) return "null";
+  if (value.kind == Kind::scalar) return value.text;
+  std::string text;
+  for (const ConfigEntry& element : value.entries) {
+    text += (text.empty() ? "" : "_") + text_of(element.value);
+  }
+  return text;
+}
+
+// A text that values of a grid share where they are one: 1e-3 and 0.001.
+std::string canonical(const ConfigNode& value) {
+  if (value.kind == Kind::null) return "null";
+  if (value.kind == Kind::scalar) {
+    return value.is_quoted ? fmt::format("'{}'", value.text) : canonical_scalar(value.text);
+  }
+  std::string text = "[";
+  for (const ConfigEntry& element : value.entries) text += canonical(element.value) + ", ";
+  return text + "]";
+}
+
+void require_distinct_values(const ConfigEntry& entry, const std::string& path) {
+  std::map<std::string, const ConfigEntry*> seen;
+  for (const ConfigEntry& value : entry.value.entries) {
+    const auto [place, is_new] = seen.emplace(canonical(value.value), &value);
+    if (is_new) continue;
+    const std::string text = text_of(value.value), first = text_of(place->second->value);
+    throw printable_error("{}: grid.{}: {} is given twice, first at {}{}", value.where, path, text,
+                          place->second->where, first == text ? "" : " as " + first);
+  }
 }
 
 void require_grid_values(const ConfigEntry& entry, const std::string& path) {
@@ -102,6 +188,7 @@ void require_grid_values(const ConfigEntry& entry, const std::string& path) {
         "{}: grid.{}.{}: a value of the grid is no section; name it in variations", value.where,
         path, value.key);
   }
+  require_distinct_values(entry, path);
 }
 
 // The grid's keys with their lists; maps are walked into.
@@ -153,16 +240,6 @@ std::vector<Axis> read_grid(const ConfigDocument& comparison) {
   return axes;
 }
 
-std::string text_of(const ConfigNode& value) {
-  if (value.kind == Kind::null) return "null";
-  if (value.kind == Kind::scalar) return value.text;
-  std::string text;
-  for (const ConfigEntry& element : value.entries) {
-    text += (text.empty() ? "" : "_") + text_of(element.value);
-  }
-  return text;
-}
-
 // The name of a job with one more value.
 std::string extended_name(const std::string& name, const Axis& axis, const ConfigNode& value) {
   std::string text = text_of(value);
@@ -190,29 +267,126 @@ std::vector<ComparisonJob> multiply(const std::vector<ComparisonJob>& jobs, cons
   return product;
 }
 
-void require_distinct_names(const std::vector<ComparisonJob>& jobs, const Axis& axis) {
-  std::vector<std::string> names;
-  for (const ComparisonJob& job : jobs) names.push_back(job.name);
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice == names.end()) return;
-  throw printable_error("{}: grid.{}: makes two runs named '{}'", axis.where, axis.key, *twice);
+// More than anyone trains would take the memory before it takes the time.
+void require_few(const ConfigDocument& comparison, const std::vector<Axis>& axes) {
+  constexpr double most = 10000;
+  const auto require = [most](double count, const std::string& where, const std::string& path) {
+    if (count <= most) return;
+    throw printable_error("{}: {}: makes {:.6g} runs, more than {}", where, path, count, most);
+  };
+  const ConfigEntry* list = comparison.root().find("variations");
+  double count = list == nullptr ? 1 : static_cast<double>(list->value.entries.size());
+  if (list != nullptr) require(count, list->where, "variations");
+  for (const Axis& axis : axes) {
+    count *= static_cast<double>(axis.values.entries.size());
+    require(count, axis.where, "grid." + axis.key);
+  }
+}
+
+void require_names(const std::vector<ComparisonJob>& jobs, const Axis& axis) {
+  std::map<std::string, std::string> names;
+  for (const ComparisonJob& job : jobs) {
+    require_run_name(job.name, axis.where, "grid." + axis.key);
+    const auto [other, is_new] = names.emplace(in_lower_case(job.name), job.name);
+    if (is_new) continue;
+    throw printable_error("{}: grid.{}: makes two runs named '{}'{}", axis.where, axis.key,
+                          other->second,
+                          other->second == job.name ? "" : fmt::format(" and '{}'", job.name));
+  }
+}
+
+// The values below an entry, by dotted path.
+void collect_leaves(const ConfigEntry& entry, std::vector<ConfigEntry>& leaves) {
+  if (entry.value.kind != Kind::map) {
+    leaves.push_back(entry);
+    return;
+  }
+  for (ConfigEntry below : entry.value.entries) {
+    below.key = join_path(entry.key, below.key);
+    collect_leaves(below, leaves);
+  }
+}
+
+// The place of what stands at a dotted path; empty where nothing does.
+std::string place_of(const ConfigNode& root, std::string_view path) {
+  const ConfigNode* node = &root;
+  while (true) {
+    const std::size_t dot = std::min(path.find('.'), path.size());
+    const ConfigEntry* entry = node->find(path.substr(0, dot));
+    if (entry == nullptr) return "";
+    if (dot == path.size()) return entry->value.where;
+    node = &entry->value;
+    path.remove_prefix(dot + 1);
+  }
+}
+
+// An override that no job keeps would do nothing; but one may replace another.
+void require_overrides_kept(const ConfigDocument& comparison,
+                            const std::vector<ComparisonJob>& jobs) {
+  for (const ConfigEntry& given : comparison.overrides()) {
+    if (is_own_key(given.key)) continue;
+    std::vector<ConfigEntry> leaves;
+    collect_leaves(given, leaves);
+    for (const ConfigEntry& leaf : leaves) {
+      const auto loses_it = [&](const ComparisonJob& job) {
+        const std::string place = place_of(job.document.root(), leaf.key);
+        return !place.empty() && !comparison.is_override(place);
+      };
+      if (!std::all_of(jobs.begin(), jobs.end(), loses_it)) continue;
+      throw printable_error("{}: {}: has no effect, for every run takes the value at {}",
+                            given.where, leaf.key,
+                            place_of(jobs.front().document.root(), leaf.key));
+    }
+  }
 }
 
 }  // namespace
 
+void ComparisonKeys::Variation::describe(Schema& schema) {
+  schema
+      .field("name", name,
+             "of the run and its folder; beside it stand the keys that it changes, nested or as "
+             "dotted paths")
+      .required();
+}
+
+void ComparisonKeys::describe(Schema& schema) {
+  schema.field("base", base,
+               "of a comparison: the configuration, beside this file, that it changes; empty: this "
+               "file is the whole of it");
+  schema.list("variations", variations,
+              "of a comparison: what is trained, each a name and changes to the configuration");
+  schema.section(
+      "grid",
+      "of a comparison: keys, nested or as dotted paths, each with a list of values; every "
+      "combination of them is trained, of every variation");
+}
+
+const ConfigEntry* find_comparison_key(const ConfigDocument& document) {
+  for (const std::string_view key : own_keys) {
+    if (const ConfigEntry* entry = document.root().find(key)) return entry;
+  }
+  return nullptr;
+}
+
 std::vector<ComparisonJob> expand_comparison(const ConfigDocument& comparison) {
-  if (comparison.root().find("variations") == nullptr &&
-      comparison.root().find("grid") == nullptr) {
-    throw printable_error("{}: variations: missing; a comparison has variations, a grid, or both",
-                          comparison.root().where);
+  const ConfigEntry* first = find_comparison_key(comparison);
+  if (first == nullptr || first->key == "base") {
+    throw printable_error(
+        "{}: variations: missing; a comparison has variations, a grid, or both{}",
+        comparison.root().where,
+        first != nullptr
+            ? ""
+            : fmt::format("; one run is trained by 'mobius train {}'", comparison.name()));
   }
   const std::vector<Axis> axes = read_grid(comparison);
+  require_few(comparison, axes);
   std::vector<ComparisonJob> jobs = read_variations(comparison);
   for (const Axis& axis : axes) {
     jobs = multiply(jobs, axis);
-    require_distinct_names(jobs, axis);
+    require_names(jobs, axis);
   }
+  require_overrides_kept(comparison, jobs);
   return jobs;
 }
 

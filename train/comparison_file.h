@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "core/schema.h"
 #include "train/config_document.h"
 
 namespace mobius {
@@ -34,7 +35,27 @@ struct ComparisonJob {
   ConfigDocument document;
 };
 
-/// Throws ConfigError, with the place, where `variations` or `grid` are not as above.
+/// The keys that a comparison has beside those of a run, for `mobius config help`. What they hold
+/// are keys of the configuration, which expand_comparison() reads.
+struct ComparisonKeys {
+  struct Variation {
+    std::string name;
+    void describe(Schema& schema);
+  };
+
+  std::string base;
+  std::vector<Variation> variations;
+  void describe(Schema& schema);
+};
+
+/// What makes a document a comparison: its `variations`, `grid` or `base`, the first that is there;
+/// null where it is the configuration of one run.
+const ConfigEntry* find_comparison_key(const ConfigDocument& document);
+
+/// Throws ConfigError, with the place, where `variations` or `grid` are not as above, where a value
+/// of the grid is given twice (1e-3 and 0.001 are one), where a run would be called like a file of
+/// ours or like another run (but for capitals, too), and where an override changes no run because
+/// the grid or every variation sets the same.
 std::vector<ComparisonJob> expand_comparison(const ConfigDocument& comparison);
 
 /// The name without learning rate and seed: "softmax" of the above; empty where nothing else is in

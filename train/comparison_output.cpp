@@ -24,7 +24,8 @@ using Row = std::vector<std::string>;
 
 // What a summary says in one number, where it does.
 std::optional<double> accuracy_of(const RunSummary& summary) {
-  if (!summary.test || summary.test->n_scored == 0) return std::nullopt;
+  if (!summary.test || summary.test->n_scored == 0 || !summary.test->is_finite())
+    return std::nullopt;
   return summary.test->accuracy();
 }
 
@@ -111,11 +112,17 @@ bool has_learning_rates(const Comparison& comparison) {
                      [](const ComparedVariant& variant) { return variant.settings.size() > 1; });
 }
 
-std::string state_in_words(const ComparedSetting& setting) {
-  const std::size_t complete = setting.complete_runs(), all = setting.runs.size();
-  std::string text = all == 1 && complete == 1 ? "" : fmt::format("{}/{} runs", complete, all);
-  if (setting.has_diverged()) text += text.empty() ? "diverged" : ", diverged";
-  return text;
+// Of the runs that are shown, and of those of other learning rates that diverged.
+std::string state_in_words(const ComparedVariant& variant) {
+  const std::size_t complete = variant.shown().complete_runs(), all = variant.shown().runs.size();
+  std::vector<std::string> words;
+  if (all > 1 || complete < 1) words.push_back(fmt::format("{}/{} runs", complete, all));
+  for (const ComparedSetting& setting : variant.settings) {
+    if (setting.diverged_runs() == 0) continue;
+    const bool is_shown = &setting == &variant.shown();
+    words.push_back(is_shown ? "diverged" : fmt::format("lr {} diverged", setting.learning_rate));
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 std::vector<Row> table_of(const Comparison& comparison) {
@@ -130,7 +137,7 @@ std::vector<Row> table_of(const Comparison& comparison) {
     for (const Number& number : numbers) {
       row.push_back(with_deviation(statistic_over(setting, number.of), number.digits));
     }
-    row.push_back(state_in_words(setting));
+    row.push_back(state_in_words(variant));
     table.push_back(std::move(row));
   }
   return table;
@@ -233,7 +240,7 @@ Json differences_of(const Comparison& comparison, const ComparedRun& run) {
 
 Json score_json(const Score& score) {
   Json object = {{"loss", json_number(score.loss())}};
-  if (score.n_scored > 0) object["accuracy"] = score.accuracy();
+  if (score.n_scored > 0 && score.is_finite()) object["accuracy"] = score.accuracy();
   return object;
 }
 
@@ -262,6 +269,7 @@ Json setting_json(const ComparedSetting& setting) {
   Json object = {{"learning_rate", setting.learning_rate}, {"runs", Json::array()}};
   for (const ComparedRun* run : setting.runs) object["runs"].push_back(run->name);
   object["complete_runs"] = setting.complete_runs();
+  object["diverged_runs"] = setting.diverged_runs();
   for (const Number& number : numbers) {
     put(object, number.name, statistic_over(setting, number.of));
   }
@@ -285,6 +293,9 @@ Json variant_json(const Comparison& comparison, const ComparedVariant& variant) 
 std::string to_text(const Comparison& comparison) {
   std::vector<Row> table = table_of(comparison);
   drop_empty_columns(table);
+  for (Row& row : table) {
+    for (std::string& cell : row) cell = printable_line(cell);
+  }
   std::vector<std::size_t> widths(table.front().size());
   for (const Row& row : table) {
     for (std::size_t i = 0; i < row.size(); ++i) {
@@ -307,7 +318,7 @@ std::string to_csv(const Comparison& comparison) {
   std::vector<Row> table = {csv_titles(comparison, groups)};
   for (const ComparedVariant& variant : comparison.variants()) {
     table.push_back(csv_row(comparison, variant.shown(), {"variant", variant.name, variant.name},
-                            variant.shown().has_diverged() ? "diverged" : "", groups));
+                            variant.shown().diverged_runs() > 0 ? "diverged" : "", groups));
   }
   for (const ComparedRun& run : comparison.runs()) {
     const ComparedSetting alone{run.value_of_key(learning_rate_key), {&run}};

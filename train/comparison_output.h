@@ -2,10 +2,16 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "train/comparison.h"
 
 namespace mobius {
+
+/// The files that `mobius compare` writes into its folder.
+inline constexpr std::string_view comparison_csv = "comparison.csv";
+inline constexpr std::string_view comparison_json = "comparison.json";
+inline constexpr std::string_view comparison_page = "report.html";
 
 /// One line a variant, the best first: mean +- deviation over the seeds of its best learning rate.
 std::string to_text(const Comparison& comparison);

@@ -7,9 +7,14 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/path.h"
+#include "core/thread_limit.h"
 #include "nn/language_model.h"
+#include "train/comparison_file.h"
 #include "train/config_reader.h"
 #include "train/config_writer.h"
+#include "train/printable.h"
+#include "train/run_folder.h"
 
 namespace mobius {
 
@@ -58,8 +63,9 @@ void describe_checks(Schema& schema, const Config& config) {
   schema.check("attention.kind", [&config] { require_buildable(config.model, *config.attention); });
   schema.check("schedule.warmup_steps", [&config] {
     if (config.schedule.warmup_steps > config.train.max_steps) {
-      throw ConfigError("must not exceed train.max_steps = {}, got {}", config.train.max_steps,
-                        config.schedule.warmup_steps);
+      throw ConfigError(
+          "must not exceed train.max_steps = {}, got {}; add schedule.warmup_steps={}",
+          config.train.max_steps, config.schedule.warmup_steps, config.train.max_steps / 10);
     }
   });
   schema.check("train.early_stop.threshold", [&config] {
@@ -75,6 +81,12 @@ void describe_checks(Schema& schema, const Config& config) {
   });
 }
 
+// As overrides: output.dir is this folder.
+ConfigNode output_dir(const std::filesystem::path& folder) {
+  ConfigNode text{.kind = ConfigNode::Kind::scalar, .text = folder.string(), .is_quoted = true};
+  return {.kind = ConfigNode::Kind::map, .entries = {{"output.dir", "", std::move(text)}}};
+}
+
 }  // namespace
 
 void EarlyStopOptions::describe(Schema& schema) {
@@ -86,10 +98,17 @@ void EarlyStopOptions::describe(Schema& schema) {
       throw ConfigError("has no effect: threshold is null");
     }
   });
+  schema.check("threshold", [this] {
+    if (!threshold) return;
+    if (metric == Metric::accuracy && !(*threshold >= 0 && *threshold <= 1))
+      throw ConfigError("an accuracy lies in [0, 1], got {}", *threshold);
+    if (metric == Metric::loss && !(*threshold > 0))
+      throw ConfigError("no loss gets to {}: expected a number above 0", *threshold);
+  });
 }
 
 bool EarlyStopOptions::is_reached(const Score& test) const {
-  return threshold && !is_better(metric, *threshold, value_of(metric, test));
+  return threshold && test.is_finite() && !is_better(metric, *threshold, value_of(metric, test));
 }
 
 void TrainOptions::describe(Schema& schema) {
@@ -102,15 +121,16 @@ void TrainOptions::describe(Schema& schema) {
   schema.choice(
       "precision", precision, {{"f32", ProductPrecision::full}, {"bf16", ProductPrecision::bf16}},
       "of the factors of the linear layers' products; weights, sums and all else are f32");
-  schema.field("seed", seed, "of the data, the initial values and dropout").non_negative();
+  schema.field("seed", seed, "of the data, the initial values and dropout")
+      .non_negative()
+      .unbounded();
   schema.field("clip_grad_norm", clip_grad_norm, "largest global gradient norm; null: no clipping")
       .positive();
   schema.section("early_stop", early_stop, "when to end before max_steps");
-  // Above what any machine has: more would only exhaust the system. Not the cores of this one, for
-  // a configuration is to be valid everywhere.
+  // Not the cores of this machine, for a configuration is to be valid everywhere.
   schema.field("threads", threads, "0: OMP_NUM_THREADS where it is set, else every core")
       .non_negative()
-      .at_most(1024);
+      .at_most(most_threads);
   schema.field("log_every", log_every, "steps between lines of metrics.jsonl").positive();
   schema.check("accumulation_steps", [this] {
     if (batch_size % accumulation_steps != 0) {
@@ -189,12 +209,16 @@ void Config::describe(Schema& schema) {
 }
 
 std::unique_ptr<Config> make_config(const ConfigDocument& document, const Registries& known) {
+  if (const ConfigEntry* entry = find_comparison_key(document)) {
+    throw printable_error("{}: {}: makes this a comparison, which 'mobius compare {}' trains",
+                          entry->where, entry->key, document.name());
+  }
   auto config = std::make_unique<Config>(known);
   const std::unique_ptr<Schema> schema = describe(*config);
   read_config(document, *schema);
-  if (config->output.dir.empty()) {
-    config->output.dir = "runs/" + std::filesystem::path(document.name()).stem().string();
-  }
+  std::string& dir = config->output.dir;
+  if (dir.empty()) dir = "runs/" + std::filesystem::path(document.name()).stem().string();
+  dir = expand_home(dir);
   return config;
 }
 
@@ -202,13 +226,17 @@ std::unique_ptr<Config> load_config(const std::filesystem::path& path,
                                     const std::vector<std::string>& overrides,
                                     const Registries& known) {
   ConfigDocument document = ConfigDocument::from_file(path);
+  if (const auto folder = folder_of_own_config(path)) document.merge(output_dir(*folder));
   for (const std::string& assignment : overrides) document.override_with(assignment);
   return make_config(document, known);
 }
 
 std::unique_ptr<Config> parse_config(const std::string& text, const std::string& name,
-                                     const Registries& known) {
-  return make_config(ConfigDocument::from_text(text, name), known);
+                                     const Registries& known,
+                                     const std::vector<std::string>& overrides) {
+  ConfigDocument document = ConfigDocument::from_text(text, name);
+  for (const std::string& assignment : overrides) document.override_with(assignment);
+  return make_config(document, known);
 }
 
 std::string resolved_yaml(Config& config) { return to_yaml(*describe(config)); }
@@ -226,7 +254,14 @@ std::vector<ConfigChange> changes(Config& before, Config& after) {
   return found;
 }
 
-bool may_change_on_resume(const std::string& key) {
+bool is_data_place(Config& config, const std::string& key) {
+  const std::vector<DataPlace> places = config.task->places();
+  return std::any_of(places.begin(), places.end(),
+                     [&](const DataPlace& place) { return key == "task." + place.key; });
+}
+
+bool may_change_on_resume(Config& config, const std::string& key) {
+  if (is_data_place(config, key)) return true;
   constexpr std::array<std::string_view, 3> fixed_sections = {"task.", "model.", "attention."};
   constexpr std::array<std::string_view, 3> fixed_keys = {"optimizer.name", "train.seed",
                                                           "train.batch_size"};

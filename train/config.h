@@ -114,14 +114,17 @@ struct Config {
 /// Reads and checks a configuration; errors as read_config() describes them. Where the document
 /// names no output folder, it is runs/NAME, NAME being the document's without extension.
 std::unique_ptr<Config> make_config(const ConfigDocument& document, const Registries& known);
-/// The same from a file, with "key.path=value" overrides.
+/// The same from a file, with "key.path=value" overrides. Where the file is a run's own
+/// config.yaml, the output folder is the one that it lies in, whatever the file says: runs can be
+/// moved.
 std::unique_ptr<Config> load_config(const std::filesystem::path& path,
                                     const std::vector<std::string>& overrides,
                                     const Registries& known);
 /// The same from the text that a checkpoint or a run's folder holds; `name` stands for it in
 /// messages.
 std::unique_ptr<Config> parse_config(const std::string& text, const std::string& name,
-                                     const Registries& known);
+                                     const Registries& known,
+                                     const std::vector<std::string>& overrides = {});
 
 /// All values as YAML, defaults included; reads back to the same configuration.
 std::string resolved_yaml(Config& config);
@@ -134,9 +137,13 @@ struct ConfigChange {
 };
 std::vector<ConfigChange> changes(Config& before, Config& after);
 
+/// Whether the key, such as "task.text", says only where data of the task lie.
+bool is_data_place(Config& config, const std::string& key);
+
 /// Whether a run may be continued with another value of this key. The task, the model, the
 /// attention, the kind of optimiser, the seed and the batch size make the run what it is; the rest
-/// (learning rate, length, evaluation, output, ...) may change.
-bool may_change_on_resume(const std::string& key);
+/// (learning rate, length, evaluation, output, ...) may change, and so may the places of data,
+/// which have a fingerprint.
+bool may_change_on_resume(Config& config, const std::string& key);
 
 }  // namespace mobius

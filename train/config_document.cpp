@@ -7,17 +7,17 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
-#include <iterator>
 #include <optional>
 #include <sstream>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 
 #include "core/error.h"
+#include "data/input_file.h"
 #include "train/printable.h"
 
 namespace mobius {
@@ -25,6 +25,9 @@ namespace {
 
 using Kind = ConfigNode::Kind;
 using Place = std::function<std::string(const YAML::Mark&)>;
+
+// Every node carries its place, of which there may be a hundred thousand.
+constexpr std::size_t longest_place = 240;
 
 // Builds the tree from parser events. yaml-cpp's own nodes would do, but they drop the places of
 // nulls and resolve aliases, which may be recursive or exponentially large.
@@ -159,12 +162,13 @@ std::optional<ConfigNode> parse_yaml(std::string_view text, const Place& place) 
 }
 
 void refuse_duplicates(const ConfigNode& node, const std::string& path) {
+  std::unordered_map<std::string_view, const ConfigEntry*> seen;
   for (const ConfigEntry& entry : node.entries) {
-    const ConfigEntry* first = node.find(entry.key);
+    const auto [first, is_new] = seen.emplace(entry.key, &entry);
     const std::string entry_path = join_path(path, entry.key);
-    if (first != &entry) {
+    if (!is_new) {
       throw printable_error("{}: {}: given twice, first at {}", entry.where, entry_path,
-                            first->where);
+                            first->second->where);
     }
     refuse_duplicates(entry.value, entry_path);
   }
@@ -237,19 +241,18 @@ void merge_maps(ConfigNode& into, const ConfigNode& overrides) {
   }
 }
 
+// A pipe is taken too: bash's <(command) is one.
 std::string read_text_file(const std::filesystem::path& path) {
+  constexpr std::uint64_t most = 16 << 20;  // far above any configuration
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     throw printable_error("{}: is a directory, expected a YAML file", path.string());
   }
-  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
-    throw printable_error("{}: is not a file, expected a YAML file", path.string());
+  try {
+    return content_of_file_or_pipe(path, most);
+  } catch (const Error& error) {
+    throw printable_error("{}", error.what());
   }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw printable_error("{}: cannot be opened: {}", path.string(), std::strerror(errno));
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad()) throw printable_error("{}: cannot be read", path.string());
-  return text;
 }
 
 // A binary file, or a text in another encoding.
@@ -282,8 +285,8 @@ ConfigDocument ConfigDocument::from_file(const std::filesystem::path& path) {
 ConfigDocument ConfigDocument::from_text(std::string_view text, std::string name,
                                          std::filesystem::path folder) {
   refuse_tab_indentation(text, name);
-  const Place place = [&name](const YAML::Mark& mark) {
-    return fmt::format("{}:{}:{}", name, mark.line + 1, mark.column + 1);
+  const Place place = [file = shortened(name, longest_place)](const YAML::Mark& mark) {
+    return fmt::format("{}:{}:{}", file, mark.line + 1, mark.column + 1);
   };
   std::optional<ConfigNode> root = parse_yaml(text, place);
   if (!root || root->kind == Kind::null) {
@@ -302,7 +305,7 @@ ConfigDocument ConfigDocument::from_text(std::string_view text, std::string name
 }
 
 void ConfigDocument::override_with(std::string_view assignment) {
-  const std::string where = fmt::format("override {}", assignment);
+  const std::string where = fmt::format("override {}", shortened(assignment, longest_place));
   const std::size_t equals = assignment.find('=');
   if (equals == std::string_view::npos) throw printable_error("{}: expected key.path=value", where);
   const std::string_view path = assignment.substr(0, equals);
@@ -310,9 +313,19 @@ void ConfigDocument::override_with(std::string_view assignment) {
   std::optional<ConfigNode> value = parse_yaml(assignment.substr(equals + 1), place);
   if (!value) value = ConfigNode{.kind = Kind::null, .where = where};
   refuse_duplicates(*value, std::string(path));
-  ConfigEntry& entry = reach(root_, path, where);
-  entry.where = where;
-  entry.value = *std::move(value);
+  override_with(ConfigEntry{std::string(path), where, *std::move(value)});
+}
+
+void ConfigDocument::override_with(const ConfigEntry& entry) {
+  ConfigEntry& target = reach(root_, entry.key, entry.where);
+  target.where = entry.where;
+  target.value = entry.value;
+  overrides_.push_back(entry);
+}
+
+bool ConfigDocument::is_override(std::string_view where) const {
+  return std::any_of(overrides_.begin(), overrides_.end(),
+                     [&](const ConfigEntry& entry) { return entry.where == where; });
 }
 
 void ConfigDocument::merge(const ConfigNode& overrides) { merge_maps(root_, overrides); }

@@ -46,6 +46,12 @@ class ConfigDocument {
   /// The value is one YAML value in flow style ("3", "[1, 2]", "{kind: softmax}") and replaces
   /// whatever stood there, a whole section too.
   void override_with(std::string_view assignment);
+  /// The same of an entry whose key is the path.
+  void override_with(const ConfigEntry& entry);
+  /// All of them, in their order.
+  const std::vector<ConfigEntry>& overrides() const { return overrides_; }
+  /// Whether this is the place of one of them.
+  bool is_override(std::string_view where) const;
 
   /// Merges a map of overrides: its keys may be dotted paths; maps merge key by key, everything
   /// else replaces.
@@ -62,6 +68,7 @@ class ConfigDocument {
   std::string name_;
   std::filesystem::path folder_;
   ConfigNode root_;
+  std::vector<ConfigEntry> overrides_;
 };
 
 /// What a node is, for messages: "null", "'text'", "a list", "a section".

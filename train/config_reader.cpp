@@ -39,22 +39,14 @@ Place below(const Place& place, std::string_view key) {
 }
 
 OptionValue read_scalar(OptionType type, const ConfigNode& node) {
-  if (type == OptionType::text) return node.text;
-  if (node.is_quoted) {
+  if (type != OptionType::text && node.is_quoted) {
     throw printable_error("expected {}, got the quoted text '{}': remove the quotes",
                           type == OptionType::boolean   ? "true or false"
                           : type == OptionType::integer ? "integer"
                                                         : "number",
                           node.text);
   }
-  switch (type) {
-    case OptionType::boolean:
-      return read_boolean(node.text);
-    case OptionType::integer:
-      return read_integer(node.text);
-    default:
-      return read_number(node.text);
-  }
+  return read_scalar(type, node.text);
 }
 
 template <typename T>
@@ -111,7 +103,7 @@ void find_elsewhere(const Schema& schema, const std::string& path, std::string_v
 
 class Reader {
  public:
-  explicit Reader(const Schema& root) : root_(root) {}
+  Reader(const ConfigDocument& document, const Schema& root) : document_(document), root_(root) {}
 
   void read_section(const Place& place, Schema& schema) {
     if (place.node != nullptr && place.node->kind != Kind::map) {
@@ -145,10 +137,15 @@ class Reader {
 
   bool has_errors() const { return !errors_.empty(); }
   void throw_errors() const {
-    if (has_errors()) throw ConfigError(fmt::format("{}", fmt::join(errors_, "\n")));
+    if (!has_errors()) return;
+    throw ConfigError("{}{}", fmt::join(errors_, "; also "), has_enough() ? "; and so on" : "");
   }
 
  private:
+  // A reader mends a few faults at a time. Of a file that is something else there may be a hundred
+  // thousand, each with a search for what was meant.
+  bool has_enough() const { return errors_.size() >= 8; }
+
   template <typename... Parts>
   void report(const std::string& where, const std::string& path,
               fmt::format_string<Parts...> format, Parts&&... parts) {
@@ -187,6 +184,7 @@ class Reader {
 
   void read_entries(const Place& place, const Schema& schema) {
     for (const ConfigEntry& entry : place.node->entries) {
+      if (has_enough()) return;
       const OptionEntry* option = schema.find(entry.key);
       if (option == nullptr) {
         const std::string path = join_path(place.path, entry.key);
@@ -221,7 +219,7 @@ class Reader {
       report(entry.value.where, here.path, "must not be empty");
     }
     list.reset(elements.size());
-    for (std::size_t i = 0; i < elements.size(); ++i) {
+    for (std::size_t i = 0; i < elements.size() && !has_enough(); ++i) {
       read_section(below(here, elements[i].key), *list.element(i));
     }
   }
@@ -272,19 +270,29 @@ class Reader {
   }
 
   // The same for a key that a kind the section did not choose has, or nearly has.
-  static std::optional<std::string> explain_foreign(const Place& place, const std::string& key,
-                                                    const Schema& schema) {
+  std::optional<std::string> explain_foreign(const Place& place, const std::string& key,
+                                             const Schema& schema) const {
     for (const OptionEntry* option : schema.entries()) {
       const auto* variant = std::get_if<OptionVariant>(option);
       if (variant == nullptr) continue;
       const std::vector<std::string> owners = owners_of(key, *variant);
       if (owners.empty()) continue;
-      return fmt::format("not an option of {} {}; it belongs to: {}",
+      return fmt::format("not an option of {} {}; it belongs to: {}{}",
                          join_path(place.path, variant->key()),
                          variant->current().empty() ? "(not chosen)" : variant->current(),
-                         fmt::join(owners, ", "));
+                         fmt::join(owners, ", "), explain_replacing(place, key, *variant));
     }
     return std::nullopt;
+  }
+
+  // An override that chose another kind than the file, whose keys for it stayed.
+  std::string explain_replacing(const Place& place, const std::string& key,
+                                const OptionVariant& variant) const {
+    const ConfigEntry* kind = find_in(place, variant.key());
+    if (place.path.empty() || kind == nullptr || !document_.is_override(kind->where)) return "";
+    if (document_.is_override(find_in(place, key)->where)) return "";
+    return fmt::format("; for another section in its place give '{}={{{}: {}}}'", place.path,
+                       variant.key(), variant.current());
   }
 
   static std::vector<std::string> owners_of(const std::string& key, const OptionVariant& variant) {
@@ -330,6 +338,7 @@ class Reader {
     return place;
   }
 
+  const ConfigDocument& document_;
   const Schema& root_;
   std::vector<std::string> errors_;
 };
@@ -338,7 +347,7 @@ class Reader {
 
 void read_config(const ConfigDocument& document, Schema& schema) {
   const Place root{&document.root(), document.root().where, ""};
-  Reader reader(schema);
+  Reader reader(document, schema);
   reader.read_section(root, schema);
   if (!reader.has_errors()) reader.run_checks(root, schema);
   reader.throw_errors();

@@ -1,5 +1,7 @@
 #include "train/config_scalar.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -121,6 +123,16 @@ bool is_not_finite(std::string_view text) {
   throw ConfigError("expected {}, got '{}'", expected, text);
 }
 
+// What `read` makes of the text; nothing where it refuses it.
+template <typename T>
+std::optional<T> try_to(T (*read)(std::string_view), std::string_view text) {
+  try {
+    return read(text);
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 bool read_boolean(std::string_view text) {
@@ -152,6 +164,26 @@ double read_number(std::string_view text) {
     refuse("number", text);
   }
   return value;
+}
+
+OptionValue read_scalar(OptionType type, std::string_view text) {
+  switch (type) {
+    case OptionType::boolean:
+      return read_boolean(text);
+    case OptionType::integer:
+      return read_integer(text);
+    case OptionType::number:
+      return read_number(text);
+    case OptionType::text:
+      break;
+  }
+  return std::string(text);
+}
+
+std::string canonical_scalar(std::string_view text) {
+  if (const auto whole = try_to(read_integer, text)) return fmt::format("{}", *whole);  // exact
+  if (const auto number = try_to(read_number, text)) return fmt::format("{}", *number);
+  return fmt::format("'{}'", text);
 }
 
 }  // namespace mobius

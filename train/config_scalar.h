@@ -9,7 +9,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+
+#include "core/schema.h"
 
 namespace mobius {
 
@@ -20,5 +23,12 @@ std::int64_t read_integer(std::string_view text);
 
 /// The double nearest to the text. Overflow and underflow to zero are errors.
 double read_number(std::string_view text);
+
+/// A value of this type; a text is taken as it is.
+OptionValue read_scalar(OptionType type, std::string_view text);
+
+/// A text that two scalars share where they are the same number (1e-3 and 0.001, 16 and 0x10), or
+/// the same text; never a number and a text.
+std::string canonical_scalar(std::string_view text);
 
 }  // namespace mobius

@@ -8,11 +8,14 @@
 #include <charconv>
 #include <cstdint>
 #include <iterator>
+#include <sstream>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "core/nearest.h"
 #include "train/config_document.h"
+#include "train/printable.h"
 
 namespace mobius {
 namespace {
@@ -147,24 +150,34 @@ struct Row {
   std::string help;
 };
 
-// A titled table. Sections below come after it, so that a title always stands over its own rows.
-class Help {
+// A titled table, of a section or of one of its kinds.
+struct Table {
+  std::string title;
+  std::string path;  // of the section
+  std::string kind;  // "attention.kind=softmax"; empty where it is not of a kind
+  std::vector<Row> rows{};
+};
+
+// The tables of a schema, those of sections below after the one above.
+class Tables {
  public:
-  void section(const std::string& title, const std::string& path, const Schema& schema) {
-    std::vector<Row> rows;
+  explicit Tables(const Schema& schema) { add({}, schema); }
+
+  std::vector<Table> take() { return std::move(tables_); }
+
+ private:
+  void add(Table table, const Schema& schema) {
+    const std::string path = table.path;
     for (const OptionEntry& entry : schema.described()) {
-      std::visit([&](const auto& held) { add_row(rows, join_path(path, held.key()), held); },
+      std::visit([&](const auto& held) { add_row(table.rows, join_path(path, held.key()), held); },
                  entry);
     }
-    print(title, rows);
+    tables_.push_back(std::move(table));
     for (const OptionEntry& entry : schema.described()) {
       std::visit([&](const auto& held) { below(join_path(path, held.key()), path, held); }, entry);
     }
   }
 
-  std::string take() { return std::move(text_); }
-
- private:
   static void add_row(std::vector<Row>& rows, const std::string& path, const OptionField& field) {
     rows.push_back({path, field.type_name(),
                     field.is_required() ? "required" : to_yaml(field.initial()), field.range(),
@@ -188,41 +201,98 @@ class Help {
 
   void below(const std::string&, const std::string&, const OptionField&) {}
 
-  void below(const std::string& path, const std::string&, const OptionSection& section_entry) {
-    section(fmt::format("{}: {}", path, section_entry.help()), path, section_entry.schema());
+  void below(const std::string& path, const std::string&, const OptionSection& section) {
+    add({fmt::format("{}: {}", path, section.help()), path, ""}, section.schema());
   }
 
   void below(const std::string& path, const std::string&, const OptionList& list) {
-    section(fmt::format("each of {}: {}", path, list.help()), path + ".N", *list.preview().schema);
+    add({fmt::format("each of {}: {}", path, list.help()), path + ".N", ""},
+        *list.preview().schema);
   }
 
   void below(const std::string& path, const std::string& parent, const OptionVariant& variant) {
     for (const OptionVariant::Kind& kind : variant.kinds()) {
-      const std::string title = fmt::format("with {}={}: {}", path, kind.name, kind.help);
+      const std::string chosen = fmt::format("{}={}", path, kind.name);
       const bool is_current = kind.name == variant.current();
       const OptionPreview preview = variant.preview(kind.name);
-      section(title, parent, is_current ? variant.active() : *preview.schema);
+      add({fmt::format("with {}: {}", chosen, kind.help), parent, chosen},
+          is_current ? variant.active() : *preview.schema);
     }
   }
 
-  void print(const std::string& title, const std::vector<Row>& rows) {
-    const auto width = [&](std::string Row::*column) {
-      std::size_t widest = 0;
-      for (const Row& row : rows) widest = std::max(widest, (row.*column).size());
-      return widest;
-    };
-    if (rows.empty() && title.empty()) return;
-    if (!text_.empty()) text_ += '\n';
-    if (!title.empty()) text_ += title + '\n';
-    for (const Row& row : rows) {
-      text_ += fmt::format("  {:<{}}  {:<{}}  {:<{}}  {:<{}}  {}\n", row.path, width(&Row::path),
-                           row.type, width(&Row::type), row.value, width(&Row::value), row.range,
-                           width(&Row::range), row.help);
-    }
-  }
-
-  std::string text_;
+  std::vector<Table> tables_;
 };
+
+bool lies_in(const std::string& path, const std::string& section) {
+  return path == section || path.starts_with(section + ".");
+}
+
+// The tables of a section or a kind, or of the row of a key. Throws ConfigError where `about` is
+// none of them.
+std::vector<Table> tables_about(const std::string& about, std::vector<Table> all) {
+  std::vector<Table> chosen;
+  std::vector<std::string> names;
+  for (Table& table : all) {
+    names.push_back(table.kind.empty() ? table.path : table.kind);
+    for (const Row& row : table.rows) names.push_back(row.path);
+    if (!lies_in(table.path, about) && table.kind != about) {
+      std::erase_if(table.rows, [&](const Row& row) { return !lies_in(row.path, about); });
+      if (table.rows.empty()) continue;
+    }
+    chosen.push_back(std::move(table));
+  }
+  if (!chosen.empty()) return chosen;
+  const std::string nearest = nearest_name(about, names);
+  throw printable_error("config help: there is no section or key '{}'; {}", about,
+                        nearest.empty() ? "'mobius config help' lists all"
+                                        : fmt::format("did you mean '{}'?", nearest));
+}
+
+// The text in lines of at most `width` columns, a longer word apart.
+void add_wrapped(std::string& out, const std::string& text, std::size_t first_indentation,
+                 std::size_t width) {
+  constexpr std::size_t indentation = 6;
+  std::istringstream words(text);
+  std::string line(first_indentation, ' ');
+  bool is_empty = true;
+  for (std::string word; words >> word; is_empty = false) {
+    if (!is_empty && line.size() + 1 + word.size() > width) {
+      out += line + '\n';
+      line.assign(indentation, ' ');
+      is_empty = true;
+    }
+    line += (is_empty ? "" : " ") + word;
+  }
+  if (!is_empty) out += line + '\n';
+}
+
+// A line a key, or where that is wider than `width`, a paragraph a key.
+std::string to_text(const Table& table, std::size_t width) {
+  const auto widest = [&](std::string Row::*column) {
+    std::size_t size = 0;
+    for (const Row& row : table.rows) size = std::max(size, (row.*column).size());
+    return size;
+  };
+  std::string lines, paragraphs;
+  std::size_t longest = 0;
+  for (const Row& row : table.rows) {
+    const std::string line =
+        fmt::format("  {:<{}}  {:<{}}  {:<{}}  {:<{}}  {}\n", row.path, widest(&Row::path),
+                    row.type, widest(&Row::type), row.value, widest(&Row::value), row.range,
+                    widest(&Row::range), row.help);
+    longest = std::max(longest, line.size() - 1);
+    lines += line;
+    const std::string is_required = row.value == "required" ? "" : "default ";
+    add_wrapped(paragraphs,
+                fmt::format("{}: {}, {}{}{}{}", row.path, row.type, is_required, row.value,
+                            row.range.empty() ? "" : ", ", row.range),
+                2, width);
+    add_wrapped(paragraphs, row.help, 6, width);
+  }
+  std::string title;
+  if (!table.title.empty()) add_wrapped(title, table.title, 0, width);
+  return title + (longest <= width ? lines : paragraphs);
+}
 
 }  // namespace
 
@@ -234,10 +304,19 @@ std::string to_yaml(const Schema& schema) {
 
 std::string to_yaml(const OptionValue& value) { return std::visit(Writer(), value); }
 
-std::string help_text(const Schema& schema) {
-  Help help;
-  help.section("", "", schema);
-  return help.take();
+std::string help_text(const std::vector<const Schema*>& schemas, const std::string& about,
+                      std::size_t width) {
+  std::vector<Table> tables;
+  for (const Schema* schema : schemas) {
+    for (Table& table : Tables(*schema).take()) tables.push_back(std::move(table));
+  }
+  if (!about.empty()) tables = tables_about(about, std::move(tables));
+  std::string text;
+  for (const Table& table : tables) {
+    if (table.title.empty() && table.rows.empty()) continue;
+    text += (text.empty() ? "" : "\n") + to_text(table, width);
+  }
+  return text;
 }
 
 }  // namespace mobius

@@ -1,7 +1,10 @@
 // What a Schema says, as text: the resolved configuration, and the help of every key.
 #pragma once
 
+#include <cstddef>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include "core/schema.h"
 
@@ -14,9 +17,12 @@ std::string to_yaml(const Schema& schema);
 /// One value as it stands in to_yaml: "3", "1.0e-04", "null", "[1, 2]", "\"no\"".
 std::string to_yaml(const OptionValue& value);
 
-/// Every key with type, default, range and meaning, a line each under a title per section. A
-/// section that chooses among kinds is followed by the keys of each of its kinds. For a schema that
-/// nothing has been read into: the default of a list of sections is what it holds now.
-std::string help_text(const Schema& schema);
+/// Every key with type, default, range and meaning, under a title per section: a line each, or
+/// where that is wider than `width` columns, a few. A section that chooses among kinds is followed
+/// by the keys of each of its kinds. With `about`, the dotted path of a section, a kind
+/// ("attention.kind=softmax") or a key, of that alone; a ConfigError where there is none. For
+/// schemas that nothing has been read into: the default of a list of sections is what it holds now.
+std::string help_text(const std::vector<const Schema*>& schemas, const std::string& about = "",
+                      std::size_t width = std::numeric_limits<std::size_t>::max());
 
 }  // namespace mobius

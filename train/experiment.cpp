@@ -1,12 +1,24 @@
 #include "train/experiment.h"
 
+#include "train/memory.h"
+
 namespace mobius {
+
+std::unique_ptr<Task> build_task(const Config& config,
+                                 const std::optional<TokenizerModel>& tokenizer) {
+  return tokenizer ? config.task->rebuild(config.train.seed, *tokenizer)
+                   : config.task->build(config.train.seed);
+}
 
 Experiment build_experiment(const Config& config, Shard optimizer_shard,
                             const std::optional<TokenizerModel>& tokenizer) {
+  const auto require_room_for = [&](const TaskSize& size) {
+    require_memory(memory_need(config, size, MemoryUse::experiment, optimizer_shard.count));
+  };
+  require_room_for(config.task->least_size());
   Experiment experiment;
-  experiment.task = tokenizer ? config.task->rebuild(config.train.seed, *tokenizer)
-                              : config.task->build(config.train.seed);
+  experiment.task = build_task(config, tokenizer);
+  require_room_for({experiment.task->vocab_size(), experiment.task->max_seq_len()});
   experiment.model = std::make_shared<LanguageModel>(
       config.model, *config.attention, experiment.task->vocab_size(),
       experiment.task->max_seq_len(), config.train.seed, DType::f32, Device{},

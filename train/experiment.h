@@ -18,7 +18,12 @@ struct Experiment {
   std::unique_ptr<Optimizer> optimizer;
 };
 
-/// Throws ConfigError where parts do not fit together. With the tokeniser that a checkpoint holds,
+/// The task alone; with the tokeniser that a checkpoint holds, it makes none of its own.
+std::unique_ptr<Task> build_task(const Config& config,
+                                 const std::optional<TokenizerModel>& tokenizer = {});
+
+/// Throws ConfigError where parts do not fit together, and where the memory for them is not there
+/// (require_memory()), before it is taken. With the tokeniser that a checkpoint holds,
 /// the task makes none of its own.
 Experiment build_experiment(const Config& config, Shard optimizer_shard = {},
                             const std::optional<TokenizerModel>& tokenizer = {});

@@ -10,44 +10,50 @@
 #include <vector>
 
 #include "train/child_process.h"
+#include "train/output.h"
 #include "train/stop_signal.h"
 
 namespace mobius {
 
-/// A run whose folder holds its config.yaml.
+/// A run to be trained in a folder, which exists.
 struct Job {
   std::string name;
   std::filesystem::path folder;
+  std::string config;  ///< what its config.yaml is to hold
   std::int64_t max_steps = 0;
 };
 
-/// The command that trains a job, or goes on with it, for a shell in the present folder.
+/// Writes config.yaml.
+void write_config(const Job& job);
+/// The command that trains a job with a config.yaml, or goes on with it, for a shell in the present
+/// folder.
 std::vector<std::string> command_of(const Job& job);
 /// What its process says goes here.
 std::filesystem::path log_of(const Job& job);
 
-enum class JobState { waiting, running, finished, diverged, interrupted, failed };
+/// `busy`: waiting for a process that an earlier comparison left in its folder, where it still
+/// saves.
+enum class JobState { waiting, busy, running, finished, diverged, interrupted, failed };
 
 struct JobStatus {
   JobState state = JobState::waiting;
   std::chrono::steady_clock::time_point started{};
-  ProcessEnd end{};       ///< of its process
-  std::string problem{};  ///< the last error that it wrote; of a failed or diverged one
+  std::optional<ProcessEnd> end{};  ///< of its process; nothing where none was started
+  std::string problem{};            ///< the last error of that process; of a failed or diverged one
 };
 
 /// Shows how jobs get on: on a terminal a line a job, redrawn in place; elsewhere a line whenever
-/// one starts or ends.
+/// one starts or ends. Writes as Output does, with what that asks of `stop`.
 class JobDisplay {
  public:
-  JobDisplay(std::FILE* out, const std::vector<Job>& jobs);
+  JobDisplay(std::FILE* out, const std::vector<Job>& jobs, StopSignal* stop = nullptr);
 
   void note(const Job& job, const JobStatus& status);
   void draw(const std::vector<JobStatus>& statuses, bool is_last);
 
  private:
-  std::FILE* out_;
+  Output out_;
   const std::vector<Job>& jobs_;
-  bool is_terminal_;
   std::size_t drawn_lines_ = 0;
   std::chrono::steady_clock::time_point last_drawn_{};
 };

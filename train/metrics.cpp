@@ -1,7 +1,11 @@
 #include "train/metrics.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+
+#include "train/json_counts.h"
+#include "train/metrics_reader.h"
 
 namespace mobius {
 
@@ -22,7 +26,7 @@ void put(Json& object, const char* key, const std::optional<T>& value) {
 
 template <typename T>
 void get(const Json& object, const char* key, std::optional<T>& value) {
-  if (object.contains(key)) value = object.at(key).get<T>();
+  if (object.contains(key) && !object.at(key).is_null()) value = object.at(key).get<T>();
 }
 
 void put(Json& object, const std::optional<LanguageScore>& score) {
@@ -72,12 +76,9 @@ std::string kept_lines(const std::string& text, std::int64_t step, std::int64_t 
   std::size_t begin = 0;
   for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string line = text.substr(begin, end - begin);
-    const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) {
-      continue;
-    }
-    const bool is_test = object.value("split", "") == "test";
-    if (object["step"].get<std::int64_t>() <= (is_test ? tested_step : step)) kept += line + "\n";
+    const std::optional<MetricsPoint> point = parse_metrics_line(line);
+    if (!point) continue;
+    if (point->step <= (point->split == "test" ? tested_step : step)) kept += line + "\n";
   }
   return kept;
 }
@@ -90,7 +91,9 @@ Json score_json(const Score& score) {
 
 Score score_from(const Json& object) {
   Score score;
-  score.loss_sum = object.at("loss_sum").is_null() ? 0 : object.at("loss_sum").get<double>();
+  const Json& loss_sum = object.at("loss_sum");  // null: not finite
+  score.loss_sum =
+      loss_sum.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss_sum.get<double>();
   object.at("n_labels").get_to(score.n_labels);
   object.at("n_correct").get_to(score.n_correct);
   object.at("n_scored").get_to(score.n_scored);
@@ -162,16 +165,41 @@ void write_summary(const fs::path& path, const RunSummary& summary) {
   write_whole_file(path, object.dump(2) + "\n");
 }
 
+namespace {
+
+bool is_score(const Json& object) {
+  return object.is_object() && holds_counts(object, {"n_labels", "n_correct", "n_scored"});
+}
+
+bool are_scores(const Json& object) {
+  return object.is_object() && std::all_of(object.begin(), object.end(), is_score);
+}
+
+// Whether the object tells how a run ended, in words that there are, and its counts can be.
+bool is_summary(const Json& object) {
+  return object.is_object() && object.contains("status") &&
+         Json(object["status"].get<RunStatus>()) == object["status"] &&
+         (!object.contains("test") || is_score(object["test"])) &&
+         (!object.contains("groups") || are_scores(object["groups"])) &&
+         holds_counts(object, {"step", "best_step", "steps_to_99", "parameters", "peak_bytes"}) &&
+         holds_counts(object, {"threads", "ranks"});
+}
+
+}  // namespace
+
 std::optional<RunSummary> read_summary(const fs::path& path) {
   if (!fs::exists(path)) return std::nullopt;
   try {
     const Json object = Json::parse(read_whole_file(path));
+    if (!is_summary(object)) return std::nullopt;
     RunSummary summary;
     object.at("status").get_to(summary.status);
     object.at("step").get_to(summary.step);
     if (object.contains("test")) {
       summary.test = score_from(object["test"]);
       summary.language = language_from(object["test"]);
+      // Earlier versions called such a run finished.
+      if (!summary.test->is_finite()) summary.status = RunStatus::diverged;
     }
     if (object.contains("groups")) {
       for (const auto& [name, score] : object["groups"].items()) {

@@ -58,7 +58,7 @@ enum class RunStatus { finished, early_stop, interrupted, diverged };
 struct RunSummary {
   RunStatus status = RunStatus::finished;
   std::int64_t step = 0;
-  std::optional<Score> test;  ///< of the last evaluation
+  std::optional<Score> test;  ///< of the last evaluation that was finite
   std::optional<LanguageScore> language;
   std::vector<std::pair<std::string, Score>> groups;
   std::optional<std::int64_t> best_step;  ///< by checkpoint.metric
@@ -79,7 +79,8 @@ struct RunSummary {
 };
 
 void write_summary(const std::filesystem::path& path, const RunSummary& summary);
-/// Nothing where there is no such file, or one that cannot be understood.
+/// Nothing where there is no such file, or one that cannot be understood. A number that was not
+/// finite never reads as one that is.
 std::optional<RunSummary> read_summary(const std::filesystem::path& path);
 
 /// An evaluation as one JSON object, for `mobius eval --json`.

@@ -1,9 +1,13 @@
 #include "train/metrics_reader.h"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <system_error>
+#include <span>
+#include <sstream>
+
+#include "data/input_file.h"
+
+#include "train/json_counts.h"
 
 namespace mobius {
 
@@ -18,9 +22,11 @@ std::optional<double> number_in(const Json& object, const char* key) {
   return found->get<double>();
 }
 
-std::optional<MetricsPoint> parse_line(const std::string& line) {
+}  // namespace
+
+std::optional<MetricsPoint> parse_metrics_line(const std::string& line) {
   const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer() ||
+  if (!object.is_object() || !holds_counts(object, {"step"}) || !object.contains("step") ||
       !object.contains("split") || !object["split"].is_string()) {
     return std::nullopt;
   }
@@ -28,17 +34,15 @@ std::optional<MetricsPoint> parse_line(const std::string& line) {
                       number_in(object, "loss"), number_in(object, "accuracy")};
 }
 
-}  // namespace
-
 std::vector<MetricsPoint> read_metrics(const fs::path& path, std::uintmax_t bytes) {
   std::vector<MetricsPoint> points;
-  std::error_code error;
-  const std::uintmax_t size = fs::file_size(path, error);
-  if (error) return points;
-  std::ifstream file(path, std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(size - std::min(size, bytes)));
-  for (std::string line; std::getline(file, line) && !file.eof();) {
-    if (auto point = parse_line(line)) points.push_back(*std::move(point));
+  if (!fs::exists(path)) return points;
+  const InputFile file(path);
+  std::string text(std::min<std::uintmax_t>(file.size(), bytes), '\0');
+  file.read(file.size() - text.size(), std::as_writable_bytes(std::span(text)));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line) && !lines.eof();) {
+    if (auto point = parse_metrics_line(line)) points.push_back(*std::move(point));
   }
   return points;
 }

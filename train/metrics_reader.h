@@ -18,6 +18,9 @@ struct MetricsPoint {
   std::optional<double> accuracy;
 };
 
+/// Nothing where the line is none of metrics.jsonl.
+std::optional<MetricsPoint> parse_metrics_line(const std::string& line);
+
 constexpr std::uintmax_t all_of_the_file = std::numeric_limits<std::uintmax_t>::max();
 
 /// The whole lines in the last `bytes` of the file, in order. A line that is cut short, or that is

@@ -6,6 +6,7 @@
 #include "core/backend.h"
 #include "core/ops.h"
 #include "core/schema.h"
+#include "core/validate.h"
 
 namespace mobius {
 
@@ -150,6 +151,7 @@ void AdamWOptions::describe(Schema& schema) {
 
 std::unique_ptr<Optimizer> AdamWOptions::build(std::vector<TrainedParameter> parameters,
                                                Shard shard) const {
+  validate_option_values(*this, "adamw");
   return std::make_unique<AdamW>(std::move(parameters), shard, *this);
 }
 
@@ -164,6 +166,7 @@ void SgdOptions::describe(Schema& schema) {
 
 std::unique_ptr<Optimizer> SgdOptions::build(std::vector<TrainedParameter> parameters,
                                              Shard shard) const {
+  validate_option_values(*this, "sgd");
   return std::make_unique<Sgd>(std::move(parameters), shard, *this);
 }
 

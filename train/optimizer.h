@@ -90,6 +90,8 @@ struct OptimizerOptions {
 
   virtual ~OptimizerOptions() = default;
   virtual void describe(Schema& schema) = 0;
+  /// How many tensors of a parameter's shape the optimiser keeps for it, at least.
+  virtual int moments() const { return 0; }
   virtual std::unique_ptr<Optimizer> build(std::vector<TrainedParameter> parameters,
                                            Shard shard = {}) const = 0;
 };
@@ -103,6 +105,7 @@ struct AdamWOptions final : OptimizerOptions {
   double eps = 1e-8;
 
   void describe(Schema& schema) override;
+  int moments() const override { return 2; }
   std::unique_ptr<Optimizer> build(std::vector<TrainedParameter> parameters,
                                    Shard shard = {}) const override;
 };
@@ -113,6 +116,7 @@ struct SgdOptions final : OptimizerOptions {
   bool nesterov = false;
 
   void describe(Schema& schema) override;
+  int moments() const override { return 1; }
   std::unique_ptr<Optimizer> build(std::vector<TrainedParameter> parameters,
                                    Shard shard = {}) const override;
 };

@@ -35,6 +35,27 @@ Character first_character(std::string_view text) {
 
 bool is_control(std::uint32_t code) { return code < 0x20 || (code >= 0x7f && code < 0xa0); }
 
+// The line ends of Unicode, and what turns the order of writing round: text behind it would be read
+// as other text.
+bool is_layout(std::uint32_t code) {
+  return (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) ||
+         code == 0x200e || code == 0x200f || code == 0x061c;
+}
+
+bool is_shown(const Character& character) {
+  return character.is_valid && !is_control(character.code) && !is_layout(character.code);
+}
+
+constexpr std::size_t longest_word = 256, longest_line = 2000;
+
+// The first place at or after `at` where a character begins, which has at most four bytes.
+std::size_t character_border(std::string_view text, std::size_t at) {
+  for (int i = 0; i < 3 && at < text.size(); ++i, ++at) {
+    if ((static_cast<unsigned char>(text[at]) & 0xc0u) != 0x80u) break;
+  }
+  return at;
+}
+
 std::string escape(std::string_view bytes) {
   if (bytes == "\n") return "\\n";
   if (bytes == "\r") return "\\r";
@@ -51,17 +72,38 @@ std::string printable(std::string_view text) {
   while (!text.empty()) {
     const Character character = first_character(text);
     const std::string_view bytes = text.substr(0, character.size);
-    shown += character.is_valid && !is_control(character.code) ? std::string(bytes) : escape(bytes);
+    shown += is_shown(character) ? std::string(bytes) : escape(bytes);
     text.remove_prefix(character.size);
   }
   return shown;
+}
+
+std::string printable_line(std::string_view text) {
+  const std::string whole = printable(text);
+  std::string line;
+  for (std::string_view rest = whole; !rest.empty();) {
+    const std::size_t end = std::min(rest.find(' '), rest.size());
+    line += shortened(rest.substr(0, end), longest_word);
+    if (end < rest.size()) line += ' ';
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return shortened(line, longest_line);
+}
+
+std::string shortened(std::string_view text, std::size_t most) {
+  constexpr std::string_view ellipsis = "...";
+  if (text.size() <= most) return std::string(text);
+  const std::size_t kept = most - std::min(most, ellipsis.size() + 3);  // 3: of a cut character
+  const std::size_t head = character_border(text, kept - kept / 2);
+  const std::size_t tail = character_border(text, text.size() - kept / 2);
+  return fmt::format("{}{}{}", text.substr(0, head), ellipsis, text.substr(tail));
 }
 
 std::string printable_lines(std::string_view text) {
   std::string shown;
   while (true) {
     const std::size_t end = std::min(text.find('\n'), text.size());
-    shown += printable(text.substr(0, end));
+    shown += printable_line(text.substr(0, end));
     if (end == text.size()) return shown;
     shown += '\n';
     text.remove_prefix(end + 1);

@@ -15,8 +15,14 @@ namespace mobius {
 /// The text with every control character, and every byte that is no UTF-8, written as \n, \x1b,
 /// ...: it stays on its line, is not cut short, and cannot steer a terminal.
 std::string printable(std::string_view text);
+/// The same for people to read, on one line of bounded length: a word (a name, a path, a value) of
+/// more than 256 characters loses its middle, and so does a line of more than 2000.
+std::string printable_line(std::string_view text);
 /// The same, line by line.
 std::string printable_lines(std::string_view text);
+/// The text, or where it has more than `most` characters, its beginning and its end, with "..."
+/// between them.
+std::string shortened(std::string_view text, std::size_t most);
 
 /// The number; a NaN without its sign, which says nothing and would show as "-nan".
 double printable(double value);

@@ -1,24 +1,19 @@
 #include "train/progress.h"
 
 #include <fmt/core.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "train/printable.h"
+#include "train/terminal.h"
 
 namespace mobius {
 
 namespace {
 
 constexpr auto redraw_interval = std::chrono::milliseconds(100);
-
-int terminal_width(std::FILE* out) {
-  winsize size{};
-  return ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 std::string numbers(const ProgressState& state) {
   const std::string measure = state.perplexity
@@ -46,6 +41,15 @@ std::string format_count(double count) {
   return fmt::format("{:.0f}", count);
 }
 
+std::string format_bytes(double bytes) {
+  constexpr std::array units = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) return fmt::format("{:.0f} bytes", bytes);
+  std::size_t unit = 0;
+  double count = bytes / 1024;
+  for (; count >= 1000 && unit + 1 < units.size(); ++unit) count /= 1024;
+  return fmt::format("{:.3g} {}", count, units[unit]);
+}
+
 std::string progress_bar(const ProgressState& state, int width) {
   constexpr int smallest = 10, largest = 30;
   const std::string text = numbers(state);
@@ -60,24 +64,21 @@ std::string progress_bar(const ProgressState& state, int width) {
   return line;
 }
 
-Progress::Progress(std::FILE* out, bool may_have_bar)
-    : out_(out), is_terminal_(out != nullptr && may_have_bar && ::isatty(::fileno(out)) != 0) {}
+Progress::Progress(std::FILE* out, bool may_have_bar, StopSignal* stop)
+    : out_(out, stop), is_terminal_(may_have_bar && out_.is_terminal()) {}
 
 Progress::~Progress() { clear_bar(); }
 
 void Progress::clear_bar() {
   if (bar_.empty()) return;
   bar_.clear();
-  fmt::print(out_, "\r\x1b[K");
-  std::fflush(out_);
+  out_.write("\r\x1b[K");
 }
 
 void Progress::say(const std::string& line) {
-  if (out_ == nullptr) return;
   const std::string bar = bar_;
   clear_bar();
-  fmt::print(out_, "{}\n{}", printable(line), bar);
-  std::fflush(out_);
+  out_.write(printable_line(line) + "\n" + bar);
   bar_ = bar;
 }
 
@@ -89,9 +90,8 @@ void Progress::show(const ProgressState& state, bool is_logged) {
   const auto now = std::chrono::steady_clock::now();
   if (now - last_drawn_ < redraw_interval && state.step < state.max_steps) return;
   last_drawn_ = now;
-  bar_ = progress_bar(state, terminal_width(out_));
-  fmt::print(out_, "\r{}\x1b[K", bar_);
-  std::fflush(out_);
+  bar_ = progress_bar(state, out_.size().columns);
+  out_.write("\r" + bar_ + "\x1b[K");
 }
 
 }  // namespace mobius

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "train/output.h"
+
 namespace mobius {
 
 struct ProgressState {
@@ -26,25 +28,29 @@ std::string progress_bar(const ProgressState& state, int width);
 std::string format_duration(double seconds);
 /// "987", "12.3k", "4.56M".
 std::string format_count(double count);
+/// "987 bytes", "12.3 KiB", "4.56 GiB".
+std::string format_bytes(double bytes);
 
 class Progress {
  public:
-  /// Writes to `out`, which stays open; a bar where it is a terminal and may have one; nothing
-  /// where it is null.
-  explicit Progress(std::FILE* out, bool may_have_bar = true);
+  /// Writes to `out` as Output does, with what that asks of `stop`; a bar where it is a terminal
+  /// and may have one.
+  explicit Progress(std::FILE* out, bool may_have_bar = true, StopSignal* stop = nullptr);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Prints a line of its own, made printable(), above the bar.
+  /// Prints a line of its own, as printable_line() makes it, above the bar.
   void say(const std::string& line);
   /// Redraws the bar, a few times a second at most; elsewhere prints a line where `is_logged`.
   void show(const ProgressState& state, bool is_logged);
+  /// What became of it: as Output says.
+  const Output& output() const { return out_; }
 
  private:
   void clear_bar();
 
-  std::FILE* out_;
+  Output out_;
   bool is_terminal_;
   std::string bar_;
   std::chrono::steady_clock::time_point last_drawn_{};

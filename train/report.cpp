@@ -1,5 +1,6 @@
 #include "train/report.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -41,12 +42,44 @@ Json curves_of(const ComparedRun& run) {
   return {{"train", thinned(train)}, {"test", thinned(test)}};
 }
 
-// What attention_maps.json of a run holds; null where there is no such file.
+bool is_list(const Json& value, std::size_t size) {
+  return value.is_array() && value.size() == size;
+}
+
+bool is_matrix(const Json& value, std::size_t size) {
+  return is_list(value, size) && std::all_of(value.begin(), value.end(), [size](const Json& row) {
+           return is_list(row, size) && std::all_of(row.begin(), row.end(), [](const Json& cell) {
+                    return cell.is_number();
+                  });
+         });
+}
+
+// Whether it is what attention_maps_json() writes.
+bool are_maps(const Json& maps) {
+  if (!maps.is_object() || !maps.contains("positions") || !maps.contains("tokens") ||
+      !maps.contains("layers") || !maps["positions"].is_number_unsigned()) {
+    return false;
+  }
+  const auto n = maps["positions"].get<std::size_t>();
+  const Json &tokens = maps["tokens"], &layers = maps["layers"];
+  const auto is_head = [n](const Json& head) { return head.is_null() || is_matrix(head, n); };
+  const auto is_layer = [&is_head](const Json& layer) {
+    return layer.is_array() && std::all_of(layer.begin(), layer.end(), is_head);
+  };
+  return is_list(tokens, n) && layers.is_array() &&
+         std::all_of(tokens.begin(), tokens.end(),
+                     [](const Json& token) { return token.is_number_integer(); }) &&
+         std::all_of(layers.begin(), layers.end(), is_layer);
+}
+
+// What attention_maps.json of a run holds; null where there is no such file, or it holds something
+// else.
 Json maps_of(const ComparedRun& run) {
   const fs::path path = run.folder / "attention_maps.json";
   if (!fs::exists(path)) return nullptr;
   const Json maps = Json::parse(read_whole_file(path), nullptr, /*allow_exceptions=*/false);
-  return maps.is_discarded() ? Json(nullptr) : maps;
+  if (!are_maps(maps)) return nullptr;
+  return {{"positions", maps["positions"]}, {"tokens", maps["tokens"]}, {"layers", maps["layers"]}};
 }
 
 Json data_of(const Comparison& comparison) {

@@ -16,7 +16,7 @@
 namespace mobius {
 
 struct Safetensors {
-  std::vector<NamedTensor> tensors;             ///< in the order of the file
+  std::vector<NamedTensor> tensors;             ///< in the order of their bytes
   std::map<std::string, std::string> metadata;  ///< "__metadata__"
 };
 
@@ -24,12 +24,14 @@ struct Safetensors {
 void write_safetensors(const std::filesystem::path& path, const Safetensors& content);
 
 /// F32, F64 and BF16 tensors as they are, F16 ones as f32. Throws Error with one line that says
-/// what is wrong: no such file, no header, a header that does not fit the bytes, an element type
-/// that Mobius does not have.
+/// what is wrong: no such file, no header, one of more than 16 MiB, of text that is not JSON, with
+/// a name that comes twice, or that does not fit the bytes, an element type that Mobius does not
+/// have. Keys of a tensor other than the three above are passed over.
 Safetensors read_safetensors(const std::filesystem::path& path);
 
 /// Fills the tensors `wanted` from those of the file, in place; real types convert. Throws Error
-/// that names the differences in names and shapes, and changes nothing, where they do not fit.
+/// that names the differences in names and shapes, and changes nothing, where they do not fit, and
+/// where one holds a number that is not finite.
 void fill_from_safetensors(const std::filesystem::path& path,
                            const std::vector<NamedTensor>& wanted);
 

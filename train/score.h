@@ -1,7 +1,9 @@
 // How well a model does on some sequences.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 namespace mobius {
 
@@ -21,10 +23,14 @@ struct Score {
     return *this;
   }
 
+  /// Where it is not, the score is no result.
+  bool is_finite() const { return std::isfinite(loss_sum); }
   /// Mean over the labelled positions; 0 where there are none.
   double loss() const { return n_labels == 0 ? 0 : loss_sum / static_cast<double>(n_labels); }
-  /// Share of the scored positions; 0 where there are none.
+  /// Share of the scored positions; 0 where there are none. Not a number where the loss is not
+  /// finite: predictions made of such numbers mean nothing, however many are right.
   double accuracy() const {
+    if (!is_finite()) return std::numeric_limits<double>::quiet_NaN();
     return n_scored == 0 ? 0 : static_cast<double>(n_correct) / static_cast<double>(n_scored);
   }
 };

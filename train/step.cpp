@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 #include <span>
+#include <string_view>
 
+#include "core/cpu/flush_to_zero.h"
 #include "core/ops.h"
 #include "train/printable.h"
 
@@ -91,15 +93,28 @@ std::vector<TestResult> exchange(const std::optional<TestResult>& own, std::int6
   return results;
 }
 
-[[noreturn]] void throw_loss_diverged(const LanguageModel& model, double loss, std::int64_t step) {
+// `what` is the loss that is not finite.
+[[noreturn]] void throw_loss_diverged(const LanguageModel& model, std::string_view what,
+                                      double loss, std::int64_t step) {
   for (const auto& [name, value] : model.parameters()) {
     if (is_finite(value.data())) continue;
-    throw TrainingDiverged("step {}: the loss is {}, and parameter '{}' is not finite", step,
+    throw TrainingDiverged("step {}: the {} is {}, and parameter '{}' is not finite", step, what,
                            printable(loss), name);
   }
   throw TrainingDiverged(
-      "step {}: the loss is {}, though every parameter is finite: the activations overflow", step,
-      printable(loss));
+      "step {}: the {} is {}, though every parameter is finite: the activations overflow", step,
+      what, printable(loss));
+}
+
+// The first parameter or moment of this rank that is not finite, in words; empty where all are.
+std::string find_not_finite(const Optimizer& optimizer) {
+  for (const TrainedParameter& parameter : optimizer.parameters()) {
+    if (!is_finite(parameter.value.data())) return fmt::format("parameter '{}'", parameter.name);
+  }
+  for (const NamedTensor& tensor : optimizer.state()) {
+    if (!is_finite(tensor.value)) return fmt::format("the optimiser's '{}'", tensor.name);
+  }
+  return "";
 }
 
 }  // namespace
@@ -149,7 +164,7 @@ Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_
   }
   ranks.finish();
   score = sum_over_ranks(score, communicator);
-  if (!std::isfinite(score.loss_sum)) throw_loss_diverged(model, score.loss_sum, step);
+  if (!std::isfinite(score.loss_sum)) throw_loss_diverged(model, "loss", score.loss_sum, step);
   return score;
 }
 
@@ -161,6 +176,18 @@ double finite_gradient_norm(const std::vector<TrainedParameter>& parameters, std
     throw TrainingDiverged("step {}: the gradient of '{}' is not finite", step, parameter.name);
   }
   throw TrainingDiverged("step {}: the gradient norm is {}", step, printable(norm));
+}
+
+void require_finite_test(const LanguageModel& model, const Score& test, std::int64_t step) {
+  if (!test.is_finite()) throw_loss_diverged(model, "test loss", test.loss(), step);
+}
+
+void require_finite_state(const Optimizer& optimizer, std::int64_t step,
+                          Communicator& communicator) {
+  const std::string found = find_not_finite(optimizer);
+  if (!communicator.any(!found.empty())) return;
+  throw TrainingDiverged("step {}: after the update, {} is not finite", step,
+                         found.empty() ? "the optimiser's state of another rank" : found);
 }
 
 std::optional<double> share_beyond_resolution(const LanguageModel& model) {
@@ -176,12 +203,12 @@ std::optional<double> share_beyond_resolution(const LanguageModel& model) {
   return sum / layers;
 }
 
-std::vector<AttentionDiagnostics> diagnose(const LanguageModel& model, const Task& task,
-                                           std::int64_t batch_size) {
+std::vector<AttentionDiagnostics> diagnose(const LanguageModel& model, const Tensor& tokens,
+                                           Diagnosis diagnosis) {
   const NoGradGuard no_grad;
   ForwardContext context;
-  context.diagnose = true;
-  model.hidden(task.batch(Split::test, 0, batch_size).inputs, context);
+  context.diagnosis = diagnosis;
+  model.hidden(tokens, context);
   std::vector<AttentionDiagnostics> layers;
   for (const auto& attention : model.attentions()) layers.push_back(attention->diagnostics());
   return layers;
@@ -197,6 +224,7 @@ std::optional<Evaluation> evaluate(const LanguageModel& model, const Task& task,
                                    std::int64_t batch_size, Communicator& communicator,
                                    const std::function<bool()>& is_stopped) {
   const NoGradGuard no_grad;
+  const FlushToZero flush;
   Evaluation evaluation;
   evaluation.groups.resize(task.groups().size());
   double share_sum = 0;

@@ -17,7 +17,7 @@
 
 namespace mobius {
 
-/// The loss or a gradient is not finite. Nothing has been updated.
+/// A loss, a gradient or what an update made is not finite. Nothing of it is kept.
 class TrainingDiverged : public Error {
  public:
   using Error::Error;
@@ -42,6 +42,16 @@ Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_
 /// and the first parameter whose gradient is not finite.
 double finite_gradient_norm(const std::vector<TrainedParameter>& parameters, std::int64_t step);
 
+/// Throws TrainingDiverged, naming the step and a parameter that is to blame, unless the score of
+/// the test sequences is finite.
+void require_finite_test(const LanguageModel& model, const Score& test, std::int64_t step);
+
+/// Throws TrainingDiverged, on all ranks alike, naming the step and the first tensor, unless every
+/// parameter and all of the optimiser's state is finite: an update may overflow though its gradient
+/// did not.
+void require_finite_state(const Optimizer& optimizer, std::int64_t step,
+                          Communicator& communicator);
+
 /// Mean share of queries beyond the resolution limit in the model's last forward pass, over its
 /// layers; nothing where no layer has such a limit.
 std::optional<double> share_beyond_resolution(const LanguageModel& model);
@@ -59,9 +69,8 @@ std::optional<Evaluation> evaluate(const LanguageModel& model, const Task& task,
                                    std::int64_t batch_size, Communicator& communicator,
                                    const std::function<bool()>& is_stopped);
 
-/// What every attention layer says about itself on the first batch_size test sequences. The
-/// entropies take the explicit weights, n^2 a head, for this one pass.
-std::vector<AttentionDiagnostics> diagnose(const LanguageModel& model, const Task& task,
-                                           std::int64_t batch_size);
+/// What every attention layer says about itself on sequences of tokens, [B, N].
+std::vector<AttentionDiagnostics> diagnose(const LanguageModel& model, const Tensor& tokens,
+                                           Diagnosis diagnosis);
 
 }  // namespace mobius

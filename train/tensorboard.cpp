@@ -7,7 +7,6 @@
 #include <cstring>
 #include <optional>
 
-#include "core/error.h"
 #include "train/file.h"
 
 namespace mobius {
@@ -17,9 +16,6 @@ namespace fs = std::filesystem;
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the numbers in event files are");
-
-// Named as TensorBoard looks for them, and alike in every run: a resumed one goes on in it.
-constexpr const char* file_name = "events.out.tfevents.mobius";
 
 // Wire types of protocol buffers, and the keys of the fields used here: number << 3 | type.
 constexpr int varint_type = 0, fixed64_type = 1, bytes_type = 2, fixed32_type = 5;
@@ -145,11 +141,11 @@ std::uint32_t masked_crc32c(std::string_view bytes) {
   return std::rotr(crc32c(bytes), 15) + 0xa282ead8U;
 }
 
+fs::path event_file(const fs::path& folder) { return folder / "events.out.tfevents.mobius"; }
+
 EventLog::EventLog(const fs::path& folder, std::int64_t step, std::int64_t tested_step) {
-  const fs::path path = folder / file_name;
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw Error("{}: cannot be made: {}", folder.string(), error.message());
+  const fs::path path = event_file(folder);
+  make_folder(folder);
   const std::string before = step > 0 && fs::exists(path) ? read_whole_file(path) : "";
   const std::string kept = kept_records(before, step, tested_step);
   write_whole_file(path, kept.empty() ? record(first_event()) : kept);

@@ -23,6 +23,10 @@ using Scalars = std::vector<std::pair<std::string, double>>;
 std::uint32_t crc32c(std::string_view bytes);
 std::uint32_t masked_crc32c(std::string_view bytes);
 
+/// The event file in a run's folder for TensorBoard: named as that looks for them, and alike in
+/// every run, for a resumed one goes on in it.
+std::filesystem::path event_file(const std::filesystem::path& folder);
+
 /// Appends to a run's event file. It is an extra copy of metrics.jsonl: reading it needs no program
 /// but TensorBoard.
 class EventLog {

@@ -2,12 +2,16 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <utility>
 
 #include "core/backend.h"
+#include "core/cpu/flush_to_zero.h"
+#include "core/cpu/isa.h"
 #include "core/parallel.h"
 #include "data/loader.h"
 #include "train/attention_maps.h"
+#include "train/memory.h"
 #include "train/printable.h"
 #include "train/sharding.h"
 
@@ -18,23 +22,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr double recalled = 0.99;  // the accuracy whose step the summary names
-
-template <typename T>
-void put(std::map<std::string, double>& values, const char* name, const std::optional<T>& value) {
-  if (value) values[name] = static_cast<double>(*value);
-}
-
-template <typename T>
-void get(const std::map<std::string, double>& values, const char* name, std::optional<T>& value) {
-  if (const auto entry = values.find(name); entry != values.end()) {
-    value = static_cast<T>(entry->second);
-  }
-}
-
-double value_or_0(const std::map<std::string, double>& values, const char* name) {
-  const auto entry = values.find(name);
-  return entry == values.end() ? 0 : entry->second;
-}
 
 // The configured thread count, until the end of the scope.
 class ThreadScope {
@@ -54,9 +41,10 @@ double per_second(std::int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
 }
 
+// Where data lie may change; that they are the same, require_same_data() sees to.
 void require_same_run(Config& stored, Config& config, const fs::path& path, Progress& progress) {
   for (const ConfigChange& change : changes(stored, config)) {
-    if (!may_change_on_resume(change.key)) {
+    if (!may_change_on_resume(config, change.key)) {
       throw ConfigError("{}: was made with {} = {}, but the configuration says {}", path.string(),
                         change.key, change.before.empty() ? "(absent)" : change.before,
                         change.after.empty() ? "(absent)" : change.after);
@@ -66,6 +54,14 @@ void require_same_run(Config& stored, Config& config, const fs::path& path, Prog
           fmt::format("resume: {} was {}, now {}", change.key, change.before, change.after));
     }
   }
+}
+
+void say_other_instruction_set(const CheckpointHeader& header, Progress& progress) {
+  const std::string made_with = header.instruction_set, now = instruction_set();
+  if (made_with.empty() || made_with == now) return;
+  progress.say(
+      fmt::format("resume: was made with {}, now {}: results agree but for rounding, not to the bit",
+                  made_with, now));
 }
 
 void require_one_config(Config& config, Communicator& communicator) {
@@ -82,6 +78,16 @@ void require_work_for_all(const TrainOptions& train, const Communicator& communi
       communicator.size(), train.accumulation_steps, parts, train.batch_size);
 }
 
+// Making a large model takes a while, in which nothing else is said.
+void require_room(const Config& config, Progress& progress, const Communicator& communicator) {
+  constexpr double worth_a_line = 1 << 30;
+  const std::vector<MemoryPart> need =
+      memory_need(config, config.task->least_size(), MemoryUse::training, communicator.size());
+  require_memory(need);
+  if (total_bytes(need) < worth_a_line) return;
+  progress.say(fmt::format("needs at least {} of memory", format_bytes(total_bytes(need))));
+}
+
 Shard optimizer_shard(const Config& config, const Communicator& communicator) {
   if (config.distributed.zero_stage == 0) return {};
   return {communicator.rank(), communicator.size()};
@@ -92,12 +98,29 @@ std::int64_t bucket_bytes(const Config& config) {
   return config.distributed.bucket_mib * mib;
 }
 
+void say_skipped(const NewestCheckpoint& newest, Progress& progress) {
+  for (const std::string& line : newest.skipped) progress.say("resume: skipped " + line);
+}
+
+// With the newest checkpoint in place of a folder, as the root finds it.
+Resume with_file(Resume resume, Progress& progress, Communicator& communicator) {
+  if (resume.from != Resume::From::file) return resume;
+  if (communicator.is_root() && fs::is_directory(resume.file)) {
+    const NewestCheckpoint newest = newest_checkpoint_in(resume.file);
+    say_skipped(newest, progress);
+    resume.file = *newest.path;
+  }
+  resume.file = communicator.broadcast(resume.file.string());
+  read_checkpoint_header(resume.file);  // before all else
+  return resume;
+}
+
 std::optional<fs::path> find_start(const RunFolder& folder, const Resume& resume,
                                    Progress& progress) {
   if (resume.from == Resume::From::nothing) return std::nullopt;
   if (resume.from == Resume::From::file) return resume.file;
   const NewestCheckpoint newest = newest_checkpoint(folder.checkpoints());
-  for (const std::string& line : newest.skipped) progress.say("resume: skipped " + line);
+  say_skipped(newest, progress);
   if (!newest.path) progress.say("resume: no complete checkpoint, starting from step 0");
   return newest.path;
 }
@@ -111,28 +134,19 @@ std::optional<fs::path> find_start(const RunFolder& folder, const Resume& resume
   return text.empty() ? std::nullopt : std::optional<fs::path>(text);
 }
 
+// The root's.
+std::optional<BestState> broadcast(const std::optional<BestState>& best,
+                                   Communicator& communicator) {
+  const std::vector<double> own = {best ? 1.0 : 0.0, best ? static_cast<double>(best->step) : 0.0,
+                                   best ? best->value : 0.0};
+  const Tensor values = Tensor::from(own, {std::ssize(own)});
+  communicator.broadcast(values);
+  const std::vector<double> root = values.to_vector<double>();
+  if (root[0] == 0) return std::nullopt;
+  return BestState{static_cast<std::int64_t>(root[1]), root[2]};
+}
+
 }  // namespace
-
-std::map<std::string, double> TrainingRecord::to_map() const {
-  std::map<std::string, double> values = {{"train_seconds", train_seconds},
-                                          {"tokens", static_cast<double>(tokens)},
-                                          {"evaluated_step", static_cast<double>(evaluated_step)}};
-  put(values, "best_step", best_step);
-  put(values, "best_value", best_value);
-  put(values, "steps_to_99", steps_to_99);
-  return values;
-}
-
-TrainingRecord TrainingRecord::from_map(const std::map<std::string, double>& values) {
-  TrainingRecord record;
-  record.train_seconds = value_or_0(values, "train_seconds");
-  record.tokens = static_cast<std::int64_t>(value_or_0(values, "tokens"));
-  record.evaluated_step = static_cast<std::int64_t>(value_or_0(values, "evaluated_step"));
-  get(values, "best_step", record.best_step);
-  get(values, "best_value", record.best_value);
-  get(values, "steps_to_99", record.steps_to_99);
-  return record;
-}
 
 Trainer::Trainer(Config& config, Experiment experiment, const RunFolder& folder,
                  const std::optional<fs::path>& start, const Registries& known, Progress& progress,
@@ -152,7 +166,9 @@ Trainer::Trainer(Config& config, Experiment experiment, const RunFolder& folder,
   }
   for (const auto& [name, value] : experiment_.model->buffers()) communicator_.broadcast(value);
   if (!communicator_.is_root()) return;
-  write_whole_file(folder_.config(), resolved_yaml(config_));
+  // A run that was killed may have saved a step and not pruned.
+  prune_checkpoints(folder_.checkpoints(), step_, config_.checkpoint.keep_last);
+  write_whole_file(folder_.config(), run_config_text(resolved_yaml(config_)));
   metrics_ = std::make_unique<MetricsLog>(folder_.metrics(), step_, record_.evaluated_step);
   if (config_.output.tensorboard) {
     events_ = std::make_unique<EventLog>(folder_.tensorboard(), step_, record_.evaluated_step);
@@ -171,12 +187,29 @@ void Trainer::restore(const fs::path& path, const Registries& known) {
   set_state(*experiment_.optimizer, tensors.optimizer);
   experiment_.optimizer->set_steps_taken(header.optimizer_steps);
   step_ = header.step;
-  record_ = TrainingRecord::from_map(header.progress);
-  if (stored->checkpoint.metric != config_.checkpoint.metric) {
-    record_.best_step.reset();
-    record_.best_value.reset();
-  }
+  record_ = TrainingRecord::of(header, path);
   progress_.say(fmt::format("resume: step {} from {}", step_, path.string()));
+  say_other_instruction_set(header, progress_);
+  restore_best(path, stored->checkpoint.metric, known);
+}
+
+// The record of the best state and its file go together: what a file does not have is not the best.
+void Trainer::restore_best(const fs::path& path, Metric recorded_metric, const Registries& known) {
+  const auto recorded =
+      recorded_metric == config_.checkpoint.metric ? record_.best() : std::nullopt;
+  std::optional<BestState> best = recorded;
+  if (config_.checkpoint.keep_best) {
+    if (communicator_.is_root())
+      best = take_best(folder_.checkpoints(), path, recorded, config_, known);
+    best = broadcast(best, communicator_);
+  }
+  record_.set_best(best);
+  if (recorded && !best) {
+    progress_.say(
+        fmt::format("resume: the best state, of step {}, is not here: the next test is "
+                    "the best so far",
+                    recorded->step));
+  }
 }
 
 // A text that has changed since may have other characters or pieces: the tokens would mean others.
@@ -207,6 +240,9 @@ void Trainer::announce() const {
                             config_.output.dir, config_.attention.name, config_.task.name,
                             format_count(static_cast<double>(experiment_.model->parameter_count())),
                             ranks, num_threads(), num_threads() == 1 ? "" : "s"));
+  const Task& task = *experiment_.task;
+  if (!task.summary().empty()) progress_.say(task.summary());
+  for (const std::string& warning : task.warnings()) progress_.say("warning: " + warning);
   if (config_.train.precision == ProductPrecision::bf16 && !backend_for({}).has_bf16_products()) {
     progress_.say(
         "precision bf16: this processor has no products of bf16; they are computed in f32 from "
@@ -230,6 +266,7 @@ RunSummary Trainer::run(const StopSignal& stop) {
 }
 
 RunStatus Trainer::train(const StopSignal& stop) {
+  const FlushToZero flush;  // once, for it is not free at each of a step's operations
   if (step_ > 0) {
     if (const std::optional<RunStatus> end = finish_resumed_step(stop)) return *end;
   }
@@ -336,15 +373,19 @@ void Trainer::log_step(double tokens_per_s) {
 }
 
 // Scores the test sequences. False, and nothing has changed, where a signal came before the end.
+// Throws TrainingDiverged where a number is not finite: a score, or what would be saved as the
+// best.
 bool Trainer::test(const StopSignal& stop) {
   std::optional<Evaluation> evaluation =
       evaluate(*experiment_.model, *experiment_.task, config_.train.micro_batch_size(),
                communicator_, [&stop] { return stop.is_requested(); });
   if (!evaluation) return false;
+  const bool is_repeated = record_.evaluated_step == step_;  // a resumed run has its line already
+  if (metrics_ && !is_repeated) log_test(*evaluation);
+  require_finite_test(*experiment_.model, evaluation->total, step_);
+  require_finite_state();
   evaluation_ = std::move(evaluation);
-  if (record_.evaluated_step == step_) return true;  // a resumed run has its line already
-  if (metrics_) log_test();
-  note_test_score(evaluation_->total);
+  if (!is_repeated) note_test_score(evaluation_->total);
   return true;
 }
 
@@ -353,26 +394,29 @@ void Trainer::log(const MetricsLine& line) {
   if (events_) events_->write(line.step, scalars_of(line));
 }
 
-void Trainer::log_test() {
-  const Score& total = evaluation_->total;
+void Trainer::log_test(const Evaluation& evaluation) {
+  const Score& total = evaluation.total;
+  const std::optional<LanguageScore> language = test_language(evaluation);
   std::vector<AttentionDiagnostics> attention;
   if (config_.eval.diagnostics) {
-    attention = diagnose(*experiment_.model, *experiment_.task, config_.train.micro_batch_size());
+    const std::int64_t size = config_.train.micro_batch_size();
+    attention = diagnose(*experiment_.model, experiment_.task->batch(Split::test, 0, size).inputs,
+                         Diagnosis::entropy);
   }
   log({.step = step_,
        .split = "test",
        .loss = total.loss(),
        .accuracy = total.accuracy(),
-       .language = test_language(),
+       .language = language,
        .lr = {},
        .grad_norm = {},
        .tokens_per_s = {},
-       .share_beyond_resolution = evaluation_->share_beyond_resolution,
-       .groups = named_groups(),
+       .share_beyond_resolution = evaluation.share_beyond_resolution,
+       .groups = named_groups(evaluation),
        .attention = std::move(attention)});
   progress_.say(fmt::format("step {}/{}  test loss {:.4f}{}, accuracy {:.2f}%", step_,
                             config_.train.max_steps, printable(total.loss()),
-                            language_words(test_language()), 100 * total.accuracy()));
+                            language_words(language), printable(100 * total.accuracy())));
 }
 
 void Trainer::note_test_score(const Score& score) {
@@ -383,7 +427,7 @@ void Trainer::note_test_score(const Score& score) {
   if (record_.best_value && !is_better(metric, value, *record_.best_value)) return;
   record_.best_value = value;
   record_.best_step = step_;
-  if (config_.checkpoint.keep_best) save(folder_.checkpoints() / "best.h5");
+  if (config_.checkpoint.keep_best) save(best_checkpoint(folder_.checkpoints()));
 }
 
 // The optimiser's state comes together first: all ranks take part.
@@ -399,13 +443,19 @@ void Trainer::save(const fs::path& path) const {
   header.progress = record_.to_map();
   header.tokenizer = tokenizer_model(*experiment_.task);
   header.data = data_;
+  header.instruction_set = instruction_set();
   save_checkpoint(path, header, tensors);
 }
 
+void Trainer::require_finite_state() const {
+  mobius::require_finite_state(*experiment_.optimizer, step_, communicator_);
+}
+
 void Trainer::save_step() {
+  require_finite_state();
   save(checkpoint_path(folder_.checkpoints(), step_));
   if (communicator_.is_root()) {
-    prune_checkpoints(folder_.checkpoints(), config_.checkpoint.keep_last);
+    prune_checkpoints(folder_.checkpoints(), step_, config_.checkpoint.keep_last);
   }
 }
 
@@ -420,10 +470,11 @@ void Trainer::write_result(const RunSummary& summary) const {
   if (communicator_.is_root()) write_summary(folder_.summary(), summary);
 }
 
-std::vector<std::pair<std::string, Score>> Trainer::named_groups() const {
+std::vector<std::pair<std::string, Score>> Trainer::named_groups(
+    const Evaluation& evaluation) const {
   std::vector<std::pair<std::string, Score>> groups;
-  for (std::size_t i = 0; i < evaluation_->groups.size(); ++i) {
-    groups.emplace_back(experiment_.task->groups()[i], evaluation_->groups[i]);
+  for (std::size_t i = 0; i < evaluation.groups.size(); ++i) {
+    groups.emplace_back(experiment_.task->groups()[i], evaluation.groups[i]);
   }
   return groups;
 }
@@ -435,8 +486,8 @@ std::optional<LanguageScore> Trainer::batch_language() const {
   return language;
 }
 
-std::optional<LanguageScore> Trainer::test_language() const {
-  return language_score(evaluation_->total.loss(), *experiment_.task);
+std::optional<LanguageScore> Trainer::test_language(const Evaluation& evaluation) const {
+  return language_score(evaluation.total.loss(), *experiment_.task);
 }
 
 RunSummary Trainer::summarize(RunStatus status) const {
@@ -445,8 +496,8 @@ RunSummary Trainer::summarize(RunStatus status) const {
   summary.step = step_;
   if (evaluation_) {
     summary.test = evaluation_->total;
-    summary.groups = named_groups();
-    summary.language = test_language();
+    summary.groups = named_groups(*evaluation_);
+    summary.language = test_language(*evaluation_);
   }
   summary.best_step = record_.best_step;
   summary.best_value = record_.best_value;
@@ -467,12 +518,13 @@ RunSummary run_training(Config& config, const Resume& resume, const Registries& 
   const fs::path path = config.output.dir;
   require_one_config(config, communicator);
   require_work_for_all(config.train, communicator);
-  if (resume.from == Resume::From::file) read_checkpoint_header(resume.file);  // before all else
-  if (communicator.is_root()) require_usable_folder(path, resume);
+  const Resume from = with_file(resume, progress, communicator);
+  if (communicator.is_root()) require_usable_folder(path, from);
+  require_room(config, progress, communicator);
   const ThreadScope threads(config.train.threads);
   Experiment experiment = build_experiment(config, optimizer_shard(config, communicator));
   const RunFolder folder = communicator.is_root() ? RunFolder::take(path) : RunFolder(path);
-  const auto start = find_start(folder, resume, progress, communicator);
+  const auto start = find_start(folder, from, progress, communicator);
   return Trainer(config, std::move(experiment), folder, start, known, progress, communicator)
       .run(stop);
 }

@@ -19,22 +19,9 @@
 #include "train/step.h"
 #include "train/stop_signal.h"
 #include "train/tensorboard.h"
+#include "train/training_record.h"
 
 namespace mobius {
-
-/// What a run has measured so far. A checkpoint carries it, so that a resumed run reports as one
-/// that was never interrupted.
-struct TrainingRecord {
-  double train_seconds = 0;
-  std::int64_t tokens = 0;
-  std::int64_t evaluated_step = 0;  ///< of the last evaluation; 0: none yet
-  std::optional<std::int64_t> best_step;
-  std::optional<double> best_value;  ///< of checkpoint.metric
-  std::optional<std::int64_t> steps_to_99;
-
-  std::map<std::string, double> to_map() const;
-  static TrainingRecord from_map(const std::map<std::string, double>& values);
-};
 
 /// One run, from its first step or from a checkpoint. All ranks do the same, each with its share of
 /// every batch; only the root writes.
@@ -50,14 +37,16 @@ class Trainer {
   /// Trains until the configured end or a stop signal, then saves a checkpoint and summary.json. A
   /// signal ends a pass over the test sequences, too: nothing of it is kept, and the run that goes
   /// on from the checkpoint begins with the whole pass.
-  /// Throws TrainingDiverged where a loss or gradient is not finite; the parameters are then those
-  /// of the step before.
+  /// Throws TrainingDiverged where a number is not finite: a loss, also of the test sequences, a
+  /// gradient, or what an update made. No checkpoint is then written, and none is removed.
   RunSummary run(const StopSignal& stop);
 
  private:
   using Clock = std::chrono::steady_clock;
 
   void restore(const std::filesystem::path& path, const Registries& known);
+  void restore_best(const std::filesystem::path& path, Metric recorded_metric,
+                    const Registries& known);
   void announce() const;
   RunStatus train(const StopSignal& stop);
   std::optional<RunStatus> finish_resumed_step(const StopSignal& stop);
@@ -67,11 +56,12 @@ class Trainer {
   void train_step(const Batch& batch);
   void report_step();
   void log_step(double tokens_per_s);
-  void log_test();
+  void log_test(const Evaluation& evaluation);
   void log(const MetricsLine& line);
   void write_maps() const;
   void note_test_score(const Score& score);
   void save(const std::filesystem::path& path) const;
+  void require_finite_state() const;
   void save_step();
   void write_result(const RunSummary& summary) const;
   RunSummary summarize(RunStatus status) const;
@@ -79,8 +69,8 @@ class Trainer {
                               const std::filesystem::path& path) const;
   void require_same_data(const CheckpointHeader& header, const std::filesystem::path& path) const;
   std::optional<LanguageScore> batch_language() const;
-  std::optional<LanguageScore> test_language() const;
-  std::vector<std::pair<std::string, Score>> named_groups() const;
+  std::optional<LanguageScore> test_language(const Evaluation& evaluation) const;
+  std::vector<std::pair<std::string, Score>> named_groups(const Evaluation& evaluation) const;
   bool is_due(std::int64_t every) const { return every > 0 && step_ % every == 0; }
   bool is_last() const { return step_ >= config_.train.max_steps; }
   bool is_good_enough() const { return config_.train.early_stop.is_reached(evaluation_->total); }

@@ -9,7 +9,10 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/file.h"
+#include "train/metrics.h"
 #include "train/printable.h"
+#include "train/run_folder.h"
 
 namespace mobius {
 
@@ -29,7 +32,8 @@ struct Range {
   // The cell of a value among `n`, the last for the highest.
   int cell(double value, int n) const {
     if (high <= low) return 0;
-    return static_cast<int>(std::lround((value - low) / (high - low) * (n - 1)));
+    const double share = (value / 2 - low / 2) / (high / 2 - low / 2);  // halves do not overflow
+    return static_cast<int>(std::lround(share * (n - 1)));
   }
 };
 
@@ -99,15 +103,19 @@ std::vector<Curve> curves_of(const std::vector<fs::path>& runs,
   return curves;
 }
 
-// A line a run: its letter, its name, and the last value of each of its curves.
-std::string legend(const std::vector<std::pair<std::string, std::vector<Curve>>>& kinds) {
+// A line a run: its letter, its name, the last value of each of its curves, and whether it
+// diverged.
+std::string legend(const std::vector<fs::path>& runs,
+                   const std::vector<std::pair<std::string, std::vector<Curve>>>& kinds) {
   std::string text;
   for (std::size_t i = 0; i < kinds.front().second.size(); ++i) {
-    text += fmt::format("  {} {}", letter_of(i), printable(kinds.front().second[i].name));
+    text += fmt::format("  {} {}", letter_of(i), printable_line(kinds.front().second[i].name));
     for (const auto& [kind, curves] : kinds) {
       if (curves[i].points.empty()) continue;
       text += fmt::format("  {} {:.4g}", kind, curves[i].points.back().second);
     }
+    const std::optional<RunSummary> summary = read_summary(runs[i] / "summary.json");
+    if (summary && summary->status == RunStatus::diverged) text += "  diverged";
     text += "\n";
   }
   return text;
@@ -137,12 +145,9 @@ std::string plot(const std::string& title, const std::vector<Curve>& curves, int
 
 std::vector<fs::path> watched_runs(const fs::path& folder) {
   if (!fs::is_directory(folder)) throw ConfigError("{}: is not a folder", folder.string());
-  if (fs::exists(folder / "metrics.jsonl") || fs::exists(folder / "checkpoints")) return {folder};
-  std::vector<fs::path> runs;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (fs::exists(entry.path() / "config.yaml")) runs.push_back(entry.path());
-  }
-  std::sort(runs.begin(), runs.end());
+  if (holds_run(folder)) return {folder};
+  std::vector<fs::path> runs = entries_of(folder);
+  std::erase_if(runs, [](const fs::path& entry) { return !holds_run(entry); });
   return runs;
 }
 
@@ -156,10 +161,10 @@ std::string watch_screen(const std::vector<fs::path>& runs, int width, int heigh
     constexpr int around = 2;  // a title and the steps
     return plot("test loss", loss, width, room / 2 - around) +
            plot("test accuracy", accuracy, width, room / 2 - around) +
-           legend({{"loss", loss}, {"accuracy", accuracy}});
+           legend(runs, {{"loss", loss}, {"accuracy", accuracy}});
   }
   const std::vector<Curve> train = curves_of(runs, metrics, "train", &MetricsPoint::loss);
-  return plot("loss in training", train, width, room - 2) + legend({{"loss", train}});
+  return plot("loss in training", train, width, room - 2) + legend(runs, {{"loss", train}});
 }
 
 bool has_ended(const std::vector<fs::path>& runs) {

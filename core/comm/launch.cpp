@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/thread_limit.h"
 
 extern char** environ;
 
@@ -25,16 +26,39 @@ struct Place {
   Number rank, size, local_rank, local_size;
 };
 
+// The number that is the whole text; nothing where it is none, or does not fit.
+std::optional<int> parse(std::string_view text) {
+  int value = 0;
+  const char* end = text.data() + text.size();
+  const auto [last, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && last == end ? std::optional(value) : std::nullopt;
+}
+
 Number read(const Environment& environment, std::string_view name) {
   const auto entry = environment.find(std::string(name));
   if (name.empty() || entry == environment.end() || entry->second.empty()) return {name};
-  const std::string& text = entry->second;
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
-    throw ConfigError("launch: {}={}: expected a whole number, 0 or more", name, text);
+  const std::optional<int> value = parse(entry->second);
+  if (value.value_or(-1) < 0) {
+    throw ConfigError("launch: {}={}: expected a whole number, 0 or more", name, entry->second);
   }
   return {name, value};
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
+  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
+}
+
+// OpenMP takes a list, too.
+std::optional<int> read_thread_count(const Environment& environment, const std::string& name) {
+  const auto entry = environment.find(name);
+  if (entry == environment.end() || trimmed(entry->second).empty()) return std::nullopt;
+  const std::string_view text = entry->second;
+  const std::optional<int> count = parse(trimmed(text.substr(0, text.find(','))));
+  if (count.value_or(0) < 1 || *count > most_threads) {
+    throw ConfigError("{}={}: expected a number of threads from 1 to {}", name, text, most_threads);
+  }
+  return count;
 }
 
 void require_below(const Number& index, const Number& count) {
@@ -150,14 +174,15 @@ Launch launch_of(const Environment& environment) {
   launch.size = std::max(place.size.value.value_or(1), 1);
   launch.local_rank = place.local_rank.value ? place.local_rank.value : torchrun.local_rank.value;
   launch.local_size = place.local_size.value ? place.local_size.value : torchrun.local_size.value;
-  launch.has_thread_count = environment.contains("OMP_NUM_THREADS");
+  launch.threads = read_thread_count(environment, "OMP_NUM_THREADS");
   if (srun.size.value) launch.cpus = read(environment, "SLURM_CPUS_PER_TASK").value;
   return launch;
 }
 
 int threads_per_rank(const Launch& launch, int current, int cores) {
-  if (launch.has_thread_count || launch.size == 1) return current;
-  if (launch.cpus.value_or(0) > 0) return *launch.cpus;
+  if (launch.threads) return *launch.threads;
+  if (launch.size == 1) return current;
+  if (launch.cpus.value_or(0) > 0) return std::min(*launch.cpus, most_threads);
   const int local_size = launch.local_size.value_or(1);
   return std::clamp(cores / std::max(local_size, 1), 1, current);
 }

@@ -25,8 +25,8 @@ struct Launch {
   int size = 1;
   std::optional<int> local_rank{};  ///< among the ranks on this machine
   std::optional<int> local_size{};
-  /// Whether OMP_NUM_THREADS is set: OpenMP obeys it by itself.
-  bool has_thread_count = false;
+  /// OMP_NUM_THREADS: of a list, which has a number for each level of nesting, the first.
+  std::optional<int> threads{};
   std::optional<int> cpus{};  ///< that the launcher gave to this rank
 };
 
@@ -36,12 +36,14 @@ struct Launch {
 /// torchrun's start nothing here: they may be set beside those of an MPI launcher, and must then
 /// agree with them. Throws ConfigError, in one line, where they do not, where a launcher's own
 /// variables contradict each other, where one is no number, or where torchrun alone asks for
-/// several ranks, or srun does without telling MPI how they find each other.
+/// several ranks, or srun does without telling MPI how they find each other; and where
+/// OMP_NUM_THREADS is no number of threads from 1 to most_threads, which OpenMP would wrap round or
+/// pass over.
 Launch launch_of(const Environment& environment);
 
-/// Threads for each rank where its configuration names no number: `current`, OpenMP's own count,
-/// where OMP_NUM_THREADS is set or one rank runs alone; else the launcher's, else an equal share of
-/// the machine's `cores`, but no more than `current`.
+/// Threads for each rank where its configuration names no number: OMP_NUM_THREADS where that is
+/// set; else `current`, OpenMP's own count, where one rank runs alone; else the launcher's, else an
+/// equal share of the machine's `cores`, but no more than `current`.
 int threads_per_rank(const Launch& launch, int current, int cores);
 
 }  // namespace mobius

@@ -39,6 +39,7 @@ class Visibility {
  public:
   Visibility(const AttentionMask& mask, const Shape& scores)
       : mask_(mask), shift_(scores[3] - scores[2]), n_k_(scores[3]) {
+    mask_.window = std::min(mask_.window, scores[2] + scores[3]);  // no distance is larger
     if (!mask.mask.defined()) return;
     given_ = mask.mask.expand(scores);
     bytes_ = given_.data<std::uint8_t>();

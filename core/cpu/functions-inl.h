@@ -142,19 +142,20 @@ struct Power {
   double a;
   template <class D, class V>
   HWY_INLINE V value(D d, V x) const {
-    return power(d, x, a);
+    return power(d, x, 1, a);
   }
   template <class D, class V>
   HWY_INLINE V derivative(D d, V x, V) const {
-    return hn::Mul(constant(d, a), power(d, x, a - 1));
+    return power(d, x, a, a - 1);
   }
 
  private:
-  // In double for f32 as well: an exponent rounded to f32 would cost |a log x| units.
+  // factor x^exponent, in double for f32 as well: an exponent rounded to f32 would cost |a log x|
+  // units, and a power may be subnormal, thus 0, where `factor` times it is not.
   template <class D, class V>
-  static HWY_INLINE V power(D d, V x, double exponent) {
-    return lane_by_lane(d, x, [exponent](auto lane) {
-      return static_cast<decltype(lane)>(std::pow(static_cast<double>(lane), exponent));
+  static HWY_INLINE V power(D d, V x, double factor, double exponent) {
+    return lane_by_lane(d, x, [factor, exponent](auto lane) {
+      return static_cast<decltype(lane)>(factor * std::pow(static_cast<double>(lane), exponent));
     });
   }
 };

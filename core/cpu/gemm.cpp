@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "core/cpu/isa.h"
 #include "core/error.h"
 
 namespace mobius {
@@ -62,6 +63,17 @@ dnnl::memory::desc describe(std::int64_t rows, std::int64_t cols, MatrixView<con
   return memory::desc({rows, cols}, memory::data_type::bf16, strides);
 }
 
+// A dense copy of x[rows, cols] in the upper left of `all_rows` x `all_cols` zeros.
+std::vector<BFloat16> amid_zeros(MatrixView<const BFloat16> x, std::int64_t rows, std::int64_t cols,
+                                 std::int64_t all_rows, std::int64_t all_cols) {
+  std::vector<BFloat16> copy(static_cast<std::size_t>(all_rows * all_cols));
+  for (std::int64_t i = 0; i < rows; ++i) {
+    BFloat16* const row = copy.data() + i * all_cols;
+    for (std::int64_t j = 0; j < cols; ++j) row[j] = *x.from(i, j).data;
+  }
+  return copy;
+}
+
 dnnl::post_ops add_to_result() {
   dnnl::post_ops steps;
   steps.append_sum();
@@ -89,10 +101,23 @@ void gemm_tile(const GemmShape& s, MatrixView<const float> a, MatrixView<const f
   }
 }
 
+EvenProduct::EvenProduct(const GemmShape& s, MatrixView<const BFloat16> a,
+                         MatrixView<const BFloat16> b)
+    : shape{s.m, s.n, s.k + s.k % 2},
+      left_(amid_zeros(a, s.m, s.k, s.m, shape.k)),
+      right_(amid_zeros(b, s.k, s.n, shape.k, s.n)) {}
+
+// AMX multiplies rows of the right operand in pairs. Where k is odd, oneDNN's kernels end for some
+// shapes in an illegal instruction (its issue 1661): seen with k = 63, m > 64 with m mod 64 in
+// 1 ... 16, n < 64 and no multiple of 16. Here they never get an odd one.
 // The primitive is made where it is run, which takes 2 us: oneDNN keeps the code of the last
 // thousand shapes. It packs operands as they are needed, so that plain ones are as fast as any.
 void gemm_tile(const GemmShape& s, MatrixView<const BFloat16> a, MatrixView<const BFloat16> b,
                bool accumulate, float* c, std::int64_t ldc) {
+  if (s.k % 2 != 0 && isa_has_amx()) {
+    const EvenProduct even(s, a, b);
+    return gemm_tile(even.shape, even.left(), even.right(), accumulate, c, ldc);
+  }
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   const SingleThreaded guard;
   try {

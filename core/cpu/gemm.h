@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "core/dtype.h"
 
@@ -46,6 +47,20 @@ void gemm_tile(const GemmShape& shape, MatrixView<const BFloat16> a, MatrixView<
                bool accumulate, float* c, std::int64_t ldc);
 void gemm_tile(const GemmShape& shape, MatrixView<const double> a, MatrixView<const double> b,
                bool accumulate, double* c, std::int64_t ldc);
+
+/// The product of a[m, k] and b[k, n] as one with an even k: copies of both, with a column and a
+/// row of zeros behind where k is odd. Its sums are the same.
+class EvenProduct {
+ public:
+  EvenProduct(const GemmShape& shape, MatrixView<const BFloat16> a, MatrixView<const BFloat16> b);
+
+  const GemmShape shape;
+  MatrixView<const BFloat16> left() const { return {left_.data(), shape.k, 1}; }
+  MatrixView<const BFloat16> right() const { return {right_.data(), shape.n, 1}; }
+
+ private:
+  std::vector<BFloat16> left_, right_;
+};
 
 /// Whether gemm_tile takes a [rows, cols] matrix with these strides.
 bool is_gemm_operand(std::int64_t rows, std::int64_t cols, std::int64_t row_stride,

@@ -24,6 +24,7 @@ HWY_AFTER_NAMESPACE();
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "core/error.h"
 
@@ -55,6 +56,23 @@ void limit_to(const Isa& isa) {
     throw Error("MOBIUS_ISA={}: oneDNN refused the setting (it has already run)", isa.name);
 }
 
+// The sets of oneDNN are bits of which a larger set has more.
+bool dnnl_uses(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
+
+// What oneDNN multiplies by: ONEDNN_MAX_CPU_ISA in the environment may keep it from the best.
+std::string_view dnnl_set() {
+  constexpr std::array<std::pair<std::string_view, dnnl_cpu_isa_t>, 5> sets{
+      {{"avx512_amx", dnnl_cpu_isa_avx512_core_amx},
+       {"avx512_bf16", dnnl_cpu_isa_avx512_core_bf16},
+       {"avx512", dnnl_cpu_isa_avx512_core},
+       {"avx2", dnnl_cpu_isa_avx2},
+       {"avx", dnnl_cpu_isa_avx}}};
+  for (const auto& [name, isa] : sets) {
+    if (dnnl_uses(isa)) return name;
+  }
+  return "sse41";
+}
+
 }  // namespace
 
 void choose_isa() {
@@ -68,11 +86,15 @@ void choose_isa() {
 
 std::string isa_name() { return HWY_DYNAMIC_DISPATCH(name_of_target)(); }
 
-// The sets of oneDNN are bits of which a larger set has more.
-bool isa_has_bf16_products() {
-  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) ==
-         dnnl_cpu_isa_avx512_core_bf16;
+std::string instruction_set() {
+  const std::string kernels = isa_name() == "AVX2" ? "avx2" : "avx512";
+  const std::string products(dnnl_set());
+  return products.starts_with(kernels) ? products : kernels + " with products by " + products;
 }
+
+bool isa_has_bf16_products() { return dnnl_uses(dnnl_cpu_isa_avx512_core_bf16); }
+
+bool isa_has_amx() { return dnnl_uses(dnnl_cpu_isa_avx512_core_amx); }
 
 }  // namespace mobius
 

@@ -13,7 +13,14 @@ void choose_isa();
 /// The set that the kernels run on, as Highway names it: "AVX2", "AVX3" (AVX-512).
 std::string isa_name();
 
+/// What rounding depends on, for people and files: the set of the kernels and of oneDNN's products,
+/// "avx2", "avx512", "avx512_bf16" or "avx512_amx". Computations agree to the bit where it is the
+/// same.
+std::string instruction_set();
+
 /// Whether it has products of bf16 operands (AVX-512 BF16, AMX), which oneDNN then uses.
 bool isa_has_bf16_products();
+/// Whether oneDNN multiplies them by AMX.
+bool isa_has_amx();
 
 }  // namespace mobius

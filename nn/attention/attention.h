@@ -18,11 +18,11 @@ namespace mobius {
 
 /// What a layer says about itself, one number a head; empty where it has no such number.
 struct AttentionDiagnostics {
-  /// [H, N, N] of the first sequence of the last forward pass with ForwardContext::diagnose;
-  /// undefined before one.
+  /// [H, N, N] of the first sequence of the last forward pass with a diagnosis, where that was
+  /// Diagnosis::weights; else undefined.
   Tensor weights = {};
-  /// Mean entropy of the weights, in nats (mean_entropy()); empty before a forward pass with
-  /// ForwardContext::diagnose.
+  /// Mean entropy of the weights, in nats (MeanEntropy); empty before a forward pass with a
+  /// diagnosis.
   std::vector<double> entropy = {};
   std::vector<double> alpha = {};  // of conformal, now
   std::vector<double> tau = {};    // of w2, now; one a key/value head

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/validate.h"
 #include "nn/attention/multi_head.h"
 
 namespace mobius {
@@ -53,6 +54,10 @@ AttentionCall conformal_call(const BallPoints& points, const Variable& v,
                              const ConformalKernel& kernel, ConformalNormalize normalize,
                              const AttentionMask& mask, const AttentionExtras& extras) {
   const auto& [radius, qhat, zeta] = points;
+  if (kernel.d != qhat.size(-1)) {
+    throw ShapeError("conformal: a kernel of dimension {} for queries {}", kernel.d,
+                     to_string(qhat.shape()));
+  }
   // |query - key|^2 = (1 + r^2)(1 - t u) with t = 2r / (1 + r^2): small u keep their digits.
   const Variable t = scale(radius.r, 2) / affine(square(radius.r), 1, 1);
   AttentionCall call{.spec = {.score = ScoreMap::conformal,
@@ -81,8 +86,6 @@ class ConformalAttention final : public MultiHeadAttention {
       : MultiHeadAttention(context),
         kernel_(conformal_kernel(options.weight, head_dim(), options.s, options.gamma)),
         normalize_(options.normalize) {
-    if (!(options.alpha > 0))
-      throw ConfigError("conformal: expected alpha > 0, got {}", options.alpha);
     const Tensor initial = context.init.full({n_heads()}, inverse_softplus(options.alpha));
     raw_alpha_ = options.learn_alpha ? register_parameter("raw_alpha", initial)
                                      : Variable(register_buffer("raw_alpha", initial));
@@ -206,6 +209,7 @@ void ConformalOptions::describe(Schema& schema) {
 }
 
 std::shared_ptr<Attention> ConformalOptions::build(const AttentionContext& context) const {
+  validate_option_values(*this, "conformal");
   refuse_distance_bias(context, "conformal",
                        "a number added to log K is not part of the kernel, whose mean over the "
                        "sphere normalises it");

@@ -21,7 +21,7 @@ enum class ConformalNormalize { none, analytic, empirical };
 
 /// out_i = sum_j w_ij v_j over the keys that `mask` lets query i see; a query that sees none gives
 /// a zero row. points as by embed_in_ball(), v[B, G, n_k, d_v] -> [B, H, n_q, d_v]. The kernel
-/// takes no distance bias: `extras` with one throws Error.
+/// takes no distance bias: `extras` with one throws Error, as does a kernel of another dimension.
 Variable conformal_attention(const BallPoints& points, const Variable& v,
                              const ConformalKernel& kernel, ConformalNormalize normalize,
                              const AttentionMask& mask, const AttentionExtras& extras = {});

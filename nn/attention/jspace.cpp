@@ -11,6 +11,11 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
+void require_exponent(double s) {
+  if (!(s > 0) || !std::isfinite(s))
+    throw Error("conformal: expected an exponent s above 0, got {}", s);
+}
+
 }  // namespace
 
 ConformalKernel conformal_kernel(ConformalWeight weight, std::int64_t d, std::optional<double> s,
@@ -38,6 +43,7 @@ ConformalKernel conformal_kernel(ConformalWeight weight, std::int64_t d, std::op
 // With x = beta / s and h = sqrt(1 + x^2): r = x / (h + 1) and 1 - r = (1 + 1/(h + x)) / (h + 1).
 // Sums of positive terms alone, so neither loses digits at either end.
 Radius beta_to_radius(const Variable& beta, double s) {
+  require_exponent(s);
   const Variable x = scale(beta, 1 / s);
   const Variable h = sqrt(affine(square(x), 1, 1));
   const Variable h_plus_one = affine(h, 1, 1);
@@ -57,6 +63,7 @@ BallPoints embed_in_ball(const Variable& q, const Variable& k, const Variable& a
 Variable log_normalizer(const Radius& radius, const ConformalKernel& kernel) {
   const auto& [r, one_minus_r] = radius;
   const auto [weight, d, s, gamma] = kernel;
+  require_exponent(s);
   const Variable log_one_minus_r = log(one_minus_r);
   if (weight == ConformalWeight::custom) {
     const double half = static_cast<double>(d) / 2;

@@ -38,7 +38,8 @@ struct Radius {
   Variable one_minus_r;
 };
 
-/// r = beta / (sqrt(s^2 + beta^2) + s) for inverse temperatures beta >= 0, elementwise.
+/// r = beta / (sqrt(s^2 + beta^2) + s) for inverse temperatures beta >= 0, elementwise. Here and
+/// below, s <= 0 throws Error.
 Radius beta_to_radius(const Variable& beta, double s);
 /// Its inverse: beta = 2 s r / (1 - r^2).
 double radius_to_beta(double r, double s);

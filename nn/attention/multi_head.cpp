@@ -1,5 +1,7 @@
 #include "nn/attention/multi_head.h"
 
+#include <algorithm>
+
 namespace mobius {
 
 namespace {
@@ -63,8 +65,8 @@ MultiHeadAttention::MultiHeadAttention(const AttentionContext& context, std::int
   proj_ = make_child<Linear>("proj", context.init, d_model_, d_model_, context.bias,
                              context.output_scale);
   if (positions_ == Positions::relative) {
-    if (context.max_distance < 1)
-      throw ConfigError("attention: expected max_distance of at least 1, got {}",
+    if (context.max_distance < 1 || context.max_distance > largest_count)
+      throw ConfigError("attention: expected max_distance in [1, {}], got {}", largest_count,
                         context.max_distance);
     relative_ = register_parameter("relative", context.init.zeros({2 * context.max_distance + 1}));
   }
@@ -95,6 +97,54 @@ HeadInputs MultiHeadAttention::head_inputs(const Variable& x, const AttentionMas
   return in;
 }
 
+// The queries of some sequences, and the keys that a causal mask lets the last of them see.
+HeadInputs MultiHeadAttention::part_of(const HeadInputs& in, const Share& sequences,
+                                       const Share& queries) const {
+  const std::int64_t n_keys = in.mask.causal ? queries.end : in.k.size(2);
+  const auto part = [&](const Variable& x, std::int64_t begin, std::int64_t end) {
+    return slice(slice(x, 0, sequences.begin, sequences.end), 2, begin, end);
+  };
+  HeadInputs out{.q = part(in.q, queries.begin, queries.end),
+                 .k = part(in.k, 0, n_keys),
+                 .v = part(in.v, 0, n_keys),
+                 .mask = in.mask,
+                 .extras = {}};
+  out.extras.distance_bias = distance_bias(out);
+  return out;
+}
+
+// Of as many weights at a time as are worth the calls: of several short sequences, or of a few
+// queries of a long one. A mask that is given is not taken apart, nor are queries that see all
+// keys.
+void MultiHeadAttention::diagnose(const HeadInputs& in, Diagnosis diagnosis) {
+  constexpr std::int64_t at_once = 1 << 20;
+  const NoGradGuard no_grad;
+  const std::int64_t batch = in.q.size(0), n = in.q.size(2), row = n_heads_ * n;
+  const auto up_to = [&](std::int64_t count, std::int64_t weights_of_each) {
+    return std::clamp<std::int64_t>(at_once / weights_of_each, 1, count);
+  };
+  const bool is_given = in.mask.mask.defined();
+  const std::int64_t n_sequences = is_given ? batch : up_to(batch, row * n);
+  const std::int64_t n_queries = is_given || !in.mask.causal ? n : up_to(n, row);
+  const bool keeps_weights = diagnosis == Diagnosis::weights;
+  first_weights_ =
+      keeps_weights ? Tensor::zeros({n_heads_, n, n}, in.q.dtype(), in.q.device()) : Tensor();
+  MeanEntropy entropy(n_heads_);
+  for (std::int64_t first = 0; first < batch; first += n_sequences) {
+    const Share sequences{first, std::min(first + n_sequences, batch)};
+    for (std::int64_t begin = 0; begin < n; begin += n_queries) {
+      const Share queries{begin, std::min(begin + n_queries, n)};
+      const Tensor part = weights(part_of(in, sequences, queries)).data();
+      entropy.add(part);
+      if (!keeps_weights || first > 0) continue;
+      first_weights_.slice(1, queries.begin, queries.end)
+          .slice(2, 0, part.size(3))
+          .copy_from(part.slice(0, 0, 1).squeeze(0));
+    }
+  }
+  entropy_ = entropy.value();
+}
+
 Variable MultiHeadAttention::forward(const Variable& x, const AttentionMask& mask,
                                      const ForwardContext& context) {
   HeadInputs in = head_inputs(x, mask, /*position=*/0);
@@ -103,12 +153,7 @@ Variable MultiHeadAttention::forward(const Variable& x, const AttentionMask& mas
     in.extras.dropout = dropout_;
     in.extras.dropout_key = {context.rng.seed, stream_id(dropout_site_, context.rng.stream)};
   }
-  if (context.diagnose) {
-    const NoGradGuard no_grad;
-    const Tensor all = weights(in).data();
-    entropy_ = mean_entropy(all);
-    first_weights_ = all.slice(0, 0, 1).squeeze(0).clone();
-  }
+  if (context.diagnosis != Diagnosis::none) diagnose(in, context.diagnosis);
   return proj_->forward(merge_heads(attend(in)));
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "core/comm/share.h"
 #include "nn/attention/attention.h"
 #include "nn/attention/weights.h"
 #include "nn/linear.h"
@@ -45,7 +46,8 @@ class MultiHeadAttention : public Attention {
   virtual Variable attend(const HeadInputs& in) = 0;
   /// attend() for extend(): `in` holds the new positions.
   virtual Variable attend_cached(HeadInputs in, AttentionCache& cache);
-  /// The weights of attend(), explicit, [B, H, N, N].
+  /// The weights of attend(), explicit, [B, H, n_q, n_k]. There may be fewer queries than keys:
+  /// query i then stands at position i + n_k - n_q, as in AttentionMask.
   virtual Variable weights(const HeadInputs& in) = 0;
 
   std::int64_t n_heads() const { return n_heads_; }
@@ -59,6 +61,8 @@ class MultiHeadAttention : public Attention {
   /// For x whose first row stands at `position`; extras apart.
   HeadInputs head_inputs(const Variable& x, const AttentionMask& mask, std::int64_t position) const;
   Variable distance_bias(const HeadInputs& in) const;
+  void diagnose(const HeadInputs& in, Diagnosis diagnosis);
+  HeadInputs part_of(const HeadInputs& in, const Share& sequences, const Share& queries) const;
 
   std::int64_t d_model_, n_heads_, n_kv_heads_, qk_parts_;
   Positions positions_;

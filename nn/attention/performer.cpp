@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/validate.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/multi_head.h"
 
@@ -26,13 +27,13 @@ class PerformerAttention final : public MultiHeadAttention {
  public:
   PerformerAttention(const AttentionContext& context, const PerformerOptions& options)
       : MultiHeadAttention(context) {
-    if (options.n_features < 1)
-      throw ConfigError("performer: expected n_features of at least 1, got {}", options.n_features);
     RngKey key = context.init.key("omega");
     if (options.feature_seed) key.seed = static_cast<std::uint64_t>(*options.feature_seed);
-    omega_ =
-        register_buffer("omega", orthogonal_gaussian(options.n_features, head_dim(), key,
-                                                     context.init.dtype(), context.init.device()));
+    const Initializer& init = context.init;
+    omega_ = register_buffer("omega", init.has_values()
+                                          ? orthogonal_gaussian(options.n_features, head_dim(), key,
+                                                                init.dtype(), init.device())
+                                          : init.zeros({options.n_features, head_dim()}));
   }
 
   std::unique_ptr<AttentionCache> make_cache() const override {
@@ -60,6 +61,8 @@ class PerformerAttention final : public MultiHeadAttention {
 }  // namespace
 
 Tensor orthogonal_gaussian(std::int64_t m, std::int64_t d, RngKey key, DType dtype, Device device) {
+  if (m < 1 || d < 1)
+    throw ShapeError("performer: expected features [m, d] with m, d > 0, got [{}, {}]", m, d);
   const auto stream = [&](const char* purpose, std::int64_t block) {
     return RngKey{key.seed, stream_id(purpose, key.stream, static_cast<std::uint64_t>(block))};
   };
@@ -113,10 +116,12 @@ void PerformerOptions::describe(Schema& schema) {
   schema
       .field("feature_seed", feature_seed,
              "seed of the random features; null: that of the initial values")
-      .non_negative();
+      .non_negative()
+      .unbounded();
 }
 
 std::shared_ptr<Attention> PerformerOptions::build(const AttentionContext& context) const {
+  validate_option_values(*this, "performer");
   refuse_distance_bias(context, "performer",
                        "its weights are products of features, with no score to add to");
   refuse_weight_dropout(context, "performer");

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cmath>
 
+#include "core/error.h"
+
 namespace mobius {
 
 namespace {
@@ -15,6 +17,7 @@ Tensor distances(std::int64_t n_q, std::int64_t n_k, DType dtype, Device device)
 }  // namespace
 
 std::vector<double> alibi_slopes(std::int64_t n_heads) {
+  if (n_heads < 1) throw Error("alibi: expected at least 1 head, got {}", n_heads);
   const auto slope = [](std::int64_t step, std::int64_t n) {
     return std::exp2(-8 * static_cast<double>(step) / static_cast<double>(n));
   };

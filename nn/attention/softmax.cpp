@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/validate.h"
 #include "nn/attention/multi_head.h"
 
 namespace mobius {
@@ -30,6 +31,7 @@ class SoftmaxAttention final : public MultiHeadAttention {
 AttentionCall softmax_call(const Variable& q, const Variable& k, const Variable& v,
                            const AttentionMask& mask, std::optional<double> scale,
                            const AttentionExtras& extras) {
+  if (scale && !(*scale > 0)) throw Error("softmax: expected a scale above 0, got {}", *scale);
   return {.spec = {.scale = scale.value_or(1 / std::sqrt(static_cast<double>(q.size(-1)))),
                    .mask = mask,
                    .dropout = extras.dropout,
@@ -54,6 +56,7 @@ void SoftmaxOptions::describe(Schema& schema) {
 }
 
 std::shared_ptr<Attention> SoftmaxOptions::build(const AttentionContext& context) const {
+  validate_option_values(*this, "softmax");
   return std::make_shared<SoftmaxAttention>(context, scale);
 }
 

@@ -12,7 +12,7 @@
 namespace mobius {
 
 /// softmax_j( scale <q_i, k_j> ) v_j over the keys that `mask` lets query i see; a query that sees
-/// none gives a zero row. Without scale: 1 / sqrt(d).
+/// none gives a zero row. Without scale: 1 / sqrt(d); one that is not above 0 throws Error.
 /// q[B, H, n_q, d], k[B, G, n_k, d], v[B, G, n_k, d_v] -> [B, H, n_q, d_v].
 Variable softmax_attention(const Variable& q, const Variable& k, const Variable& v,
                            const AttentionMask& mask, std::optional<double> scale = {},

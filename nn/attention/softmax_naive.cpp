@@ -1,5 +1,6 @@
 #include "nn/attention/softmax_naive.h"
 
+#include "core/validate.h"
 #include "nn/attention/multi_head.h"
 
 namespace mobius {
@@ -49,6 +50,7 @@ Variable softmax_naive_attention(const Variable& q, const Variable& k, const Var
 }
 
 std::shared_ptr<Attention> SoftmaxNaiveOptions::build(const AttentionContext& context) const {
+  validate_option_values(*this, "softmax_naive");
   return std::make_shared<SoftmaxNaiveAttention>(context, scale);
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/validate.h"
 #include "nn/attention/multi_head.h"
 
 namespace mobius {
@@ -118,11 +119,18 @@ void SparseOptions::describe(Schema& schema) {
                  {"strided", SparsePattern::strided},
                  {"topk", SparsePattern::topk}},
                 "which keys a query looks at");
-  schema.field("window", selection.window, "local, strided: keys nearer than this").positive();
+  schema.field("window", selection.window, "local, strided: keys nearer than this")
+      .positive()
+      .unbounded();
   schema.field("stride", selection.stride, "strided: keys at multiples of this distance, too")
-      .positive();
-  schema.field("n_global", selection.n_global, "strided: the first keys, too").non_negative();
-  schema.field("topk", selection.topk, "topk: number of keys with the largest scores").positive();
+      .positive()
+      .unbounded();
+  schema.field("n_global", selection.n_global, "strided: the first keys, too")
+      .non_negative()
+      .unbounded();
+  schema.field("topk", selection.topk, "topk: number of keys with the largest scores")
+      .positive()
+      .unbounded();
   schema.field("scale", scale, "factor on the dot products; null: 1 / sqrt(head dimension)")
       .positive();
 
@@ -145,7 +153,7 @@ void SparseOptions::describe(Schema& schema) {
 }
 
 std::shared_ptr<Attention> SparseOptions::build(const AttentionContext& context) const {
-  selection.validate();
+  validate_option_values(*this, "sparse");
   return std::make_shared<SparseAttention>(context, *this);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/validate.h"
 #include "nn/attention/multi_head.h"
 
 namespace mobius {
@@ -22,6 +23,13 @@ AttentionCall biased_call(const Variable& q, const Variable& k, const Variable& 
               .q = q, .k = k, .v = v, .key_bias = key_bias, .distance_bias = extras.distance_bias}};
 }
 
+void require_scales(const Variable& tau, const Variable& k) {
+  if (k.ndim() != 4 || tau.shape() != Shape{k.size(1), 1, 1}) {
+    throw ShapeError("w2: tau {} for keys {}: expected [G, 1, 1] for [B, G, n_k, 2d]",
+                     to_string(tau.shape()), to_string(k.shape()));
+  }
+}
+
 // x[G, 1, 1] for every query, [B, H, n_q].
 Variable for_every_query(const Variable& x, const Variable& q) {
   const std::int64_t n_heads = q.size(1), n_groups = x.size(0);
@@ -33,6 +41,7 @@ Variable for_every_query(const Variable& x, const Variable& q) {
 AttentionCall w2_call(const Variable& q, const Variable& k, const Variable& v, const Variable& tau,
                       const AttentionMask& mask, std::optional<double> rope_base,
                       const AttentionExtras& extras) {
+  require_scales(tau, k);
   const GaussianPoints of_keys{.rope_base = rope_base.value_or(0), .least_sigma = least_sigma};
   GaussianPoints of_queries = of_keys;
   of_queries.offset = k.size(2) - q.size(2);
@@ -77,7 +86,6 @@ class W2Attention final : public GaussianAttention {
   W2Attention(const AttentionContext& context, const W2Options& options)
       : GaussianAttention(context) {
     const double tau = options.tau.value_or(2 * std::sqrt(static_cast<double>(head_dim())));
-    if (!(tau > 0)) throw ConfigError("w2: expected tau > 0, got {}", tau);
     const Tensor initial = context.init.full({n_kv_heads()}, inverse_softplus(tau));
     raw_tau_ = options.learn_tau ? register_parameter("raw_tau", initial)
                                  : Variable(register_buffer("raw_tau", initial));
@@ -166,6 +174,7 @@ void W2Options::describe(Schema& schema) {
 }
 
 std::shared_ptr<Attention> W2Options::build(const AttentionContext& context) const {
+  validate_option_values(*this, "w2");
   return std::make_shared<W2Attention>(context, *this);
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/error.h"
+#include "core/ops_checks.h"
 
 namespace mobius {
 
@@ -45,6 +46,18 @@ Variable log_weights(const AttentionCall& call) {
   return scores;
 }
 
+Tensor data_of(const Variable& x) { return x.defined() ? x.data() : Tensor(); }
+
+AttentionInputs data_of(const AttentionVariables& in) {
+  return {data_of(in.q),
+          data_of(in.k),
+          data_of(in.v),
+          data_of(in.key_bias),
+          data_of(in.distance_bias),
+          data_of(in.sharpness),
+          data_of(in.log_factor)};
+}
+
 double entropy(std::span<const double> weights, double sum) {
   double entropy = 0;
   for (const double weight : weights) {
@@ -58,6 +71,10 @@ double entropy(std::span<const double> weights, double sum) {
 
 Variable for_every_head(const Variable& x, std::int64_t n_heads) {
   if (x.size(1) == n_heads) return x;
+  if (x.size(1) < 1 || n_heads % x.size(1) != 0) {
+    throw ShapeError("attention: {} heads cannot share the {} of {}", n_heads, x.size(1),
+                     to_string(x.shape()));
+  }
   Shape split = x.shape(), repeated = x.shape(), merged = x.shape();
   split.insert(split.begin() + 2, 1);
   repeated.insert(repeated.begin() + 2, n_heads / x.size(1));
@@ -69,6 +86,7 @@ Variable attention_weights(const AttentionCall& call) {
   const AttentionSpec& spec = call.spec;
   if (spec.threshold.value.defined())
     throw Error("attention_weights: expected the selected keys as a mask, got a threshold");
+  require_numbers_fit(spec, data_of(call.inputs));
   const Variable log_w = log_weights(call);
   const Tensor allowed =
       materialize_mask(spec.mask, log_w.size(-2), log_w.size(-1), log_w.device());
@@ -92,23 +110,27 @@ Variable apply_weights(const Variable& weights, const Variable& v) {
   return matmul(weights, for_every_head(v, weights.size(1)));
 }
 
-std::vector<double> mean_entropy(const Tensor& weights) {
+void MeanEntropy::add(const Tensor& weights) {
   const std::vector<double> values = weights.to_vector<double>();
-  const auto n_heads = static_cast<std::size_t>(weights.size(1)),
-             n_q = static_cast<std::size_t>(weights.size(2)),
+  const auto n_q = static_cast<std::size_t>(weights.size(2)),
              n_k = static_cast<std::size_t>(weights.size(3));
-  std::vector<double> total(n_heads, 0), count(n_heads, 0);
   for (std::size_t row = 0; row * n_k < values.size(); ++row) {
     const std::span<const double> of_query = std::span(values).subspan(row * n_k, n_k);
     double sum = 0;
     for (const double weight : of_query) sum += weight;
     if (sum == 0) continue;
-    const std::size_t head = row / n_q % n_heads;
-    total[head] += entropy(of_query, sum);
-    ++count[head];
+    const std::size_t head = row / n_q % sums_.size();
+    sums_[head] += entropy(of_query, sum);
+    ++counts_[head];
   }
-  for (std::size_t head = 0; head < n_heads; ++head) total[head] /= std::max(count[head], 1.0);
-  return total;
+}
+
+std::vector<double> MeanEntropy::value() const {
+  std::vector<double> means = sums_;
+  for (std::size_t head = 0; head < means.size(); ++head) {
+    means[head] /= std::max(counts_[head], 1.0);
+  }
+  return means;
 }
 
 }  // namespace mobius

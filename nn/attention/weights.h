@@ -24,7 +24,8 @@ struct AttentionCall {
 inline Variable attention(const AttentionCall& call) { return attention(call.spec, call.inputs); }
 
 /// w_ij of the call, [B, H, n_q, n_k], 0 where i does not see j; before dropout. v is not looked
-/// at. The spec may have no threshold: state the selected keys as a mask.
+/// at. Throws Error where attention() does, and where the spec has a threshold: state the selected
+/// keys as a mask.
 Variable attention_weights(const AttentionCall& call);
 
 /// w_ij = <q_i, k_j> / (sum_j <q_i, k_j> + eps) over the keys that i sees: the weights of
@@ -40,6 +41,18 @@ Variable for_every_head(const Variable& x, std::int64_t n_heads);
 
 /// By head, the mean over all queries of the entropy of their weights, in nats. The weights of a
 /// query are divided by their sum first; a query without weights is left out.
-std::vector<double> mean_entropy(const Tensor& weights);
+class MeanEntropy {
+ public:
+  explicit MeanEntropy(std::int64_t n_heads)
+      : sums_(static_cast<std::size_t>(n_heads)), counts_(sums_.size()) {}
+
+  /// Counts more queries: weights [B, H, n_q, n_k].
+  void add(const Tensor& weights);
+  /// One number a head; 0 where no query had weights.
+  std::vector<double> value() const;
+
+ private:
+  std::vector<double> sums_, counts_;
+};
 
 }  // namespace mobius

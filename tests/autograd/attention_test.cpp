@@ -267,6 +267,32 @@ TEST_P(FusedAttention, HonoursWindowsStridesAndGlobalKeys) {
   }
 }
 
+// A window has no largest number: of any that reaches all keys, the results are the same bits.
+TEST_P(FusedAttention, AWindowBeyondAllKeysIsNone) {
+  constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [n_q, n_k] : {std::pair<std::int64_t, std::int64_t>{150, 200}, {200, 150}}) {
+    const Sizes s{.batch = 1, .heads = 1, .groups = 1, .n_q = n_q, .n_k = n_k, .d = 4, .dv = 4};
+    for (const bool causal : {false, true}) {
+      const auto results = [&](const AttentionMask& mask) {
+        Problem p = make_problem(GetParam().score, GetParam().normalizer, s, mask, true);
+        const Variable out = attention(p.spec, p.inputs);
+        backward(out, Tensor::ones(out.shape(), DType::f64));
+        std::vector<std::vector<double>> values = {out.data().to_vector<double>()};
+        for (const Tensor& grad : take_grads(p.inputs)) values.push_back(grad.to_vector<double>());
+        return values;
+      };
+      const auto without = results({.causal = causal});
+      for (const std::int64_t window : {n_q + n_k, largest / 2 + 1, largest - 1, largest})
+        EXPECT_EQ(results({.causal = causal, .window = window}), without) << window;
+      expect_equal(
+          make_problem(
+              GetParam().score, GetParam().normalizer, s,
+              {.causal = causal, .window = largest, .stride = largest, .n_global = largest}, true),
+          "all that it can hold");
+    }
+  }
+}
+
 TEST_P(FusedAttention, ReadsStridedOperandsInPlace) {
   const Sizes s{.batch = 2, .heads = 2, .groups = 2, .n_q = 20, .n_k = 20, .d = 4, .dv = 4};
   Problem p = make_problem(GetParam().score, GetParam().normalizer, s, {.causal = true}, false);

@@ -282,10 +282,14 @@ TYPED_TEST(Elementwise, DerivativesAreAccurate) {
     const Tensor in = misaligned(x), y = this->apply(c.f, x), grad_x = in.empty_like();
     cpu().unary_backward(c.f, in, y, misaligned(grad), grad_x);
     const auto got = grad_x.template to_vector<TypeParam>();
-    for (std::size_t i = 0; i < x.size(); ++i)
-      ASSERT_TRUE(near(got[i], grad[i] * c.derivative(x[i]), c.ulps + 6,
-                       grad[i] * c.derivative_scale(x[i])))
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const Real want = grad[i] * c.derivative(x[i]);
+      // Where the derivative is subnormal, or its product with the gradient, the result is 0.
+      const Real flushed = (1 + grad[i]) * Real{std::numeric_limits<TypeParam>::min()};
+      if (got[i] == 0 && std::abs(want) <= flushed) continue;
+      ASSERT_TRUE(near(got[i], want, c.ulps + 6, grad[i] * c.derivative_scale(x[i])))
           << c.name << "' at " << x[i];
+    }
   }
 }
 

@@ -43,6 +43,17 @@ TEST_F(IsaEnvironment, IsHonoured) {
     EXPECT_THAT(isa_name(), AnyOf("AVX2", "AVX3"));
 }
 
+TEST_F(IsaEnvironment, TheSetHasANameForFiles) {
+  backend_for({});
+  const std::string name = instruction_set();
+  if (isa_name() == "AVX2")
+    EXPECT_EQ(name, "avx2");
+  else
+    EXPECT_THAT(name, AnyOf("avx512", "avx512_bf16", "avx512_amx"));
+  EXPECT_EQ(isa_has_amx() || name.ends_with("_bf16"), isa_has_bf16_products());
+  EXPECT_EQ(isa_has_amx(), name.ends_with("_amx"));
+}
+
 TEST_F(IsaEnvironment, UnknownValueIsAnError) {
   setenv("MOBIUS_ISA", "sse9", 1);
   try {

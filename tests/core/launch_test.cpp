@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/thread_limit.h"
 #include "tests/error_of.h"
 
 namespace mobius {
@@ -133,6 +134,24 @@ TEST(ThreadsPerRank, FollowTheLauncher) {
   EXPECT_EQ(threads_per_rank(launch_of(both), /*current=*/2, 16), 2);
   EXPECT_EQ(threads_per_rank(launch_of(with(open_mpi("0", "2"), {{"OMP_NUM_THREADS", "5"}})), 5, 8),
             5);
+  const Environment crowd = with(srun("0", "2"), {{"SLURM_CPUS_PER_TASK", "100000"}});
+  EXPECT_EQ(threads_per_rank(launch_of(crowd), 16, 16), most_threads);
+}
+
+TEST(ThreadsPerRank, TakeTheFirstOfOpenMpsList) {
+  for (const std::string text : {"4", "4,2", " 4 , 2", "4\t"}) {
+    EXPECT_EQ(launch_of({{"OMP_NUM_THREADS", text}}).threads, 4) << text;
+  }
+  EXPECT_FALSE(launch_of({{"OMP_NUM_THREADS", " "}}).threads.has_value());
+  EXPECT_EQ(launch_of({{"OMP_NUM_THREADS", "1024"}}).threads, 1024);
+}
+
+TEST(ThreadsPerRank, RefuseWhatIsNoNumberOfThreads) {
+  for (const std::string text :
+       {"99999999999999", "1025", "0", "-1", "two", "2x", ",2", "1.5", "0x4"}) {
+    EXPECT_EQ(refusal({{"OMP_NUM_THREADS", text}}),
+              "OMP_NUM_THREADS=" + text + ": expected a number of threads from 1 to 1024");
+  }
 }
 
 }  // namespace

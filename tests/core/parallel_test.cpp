@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/thread_limit.h"
 #include "tests/core/kernel_testing.h"
 
 namespace mobius {
@@ -65,6 +66,7 @@ TEST(Parallel, ThreadCountHoldsInEveryHostThread) {
   std::thread([&] { seen = num_threads(); }).join();
   EXPECT_EQ(seen, 3);
   EXPECT_THROW(set_num_threads(0), Error);
+  EXPECT_THROW(set_num_threads(most_threads + 1), Error);
 }
 
 TEST(Parallel, RethrowsTheExceptionOfTheFirstChunk) {

@@ -143,6 +143,29 @@ TEST(Schema, ReadsAndWritesEveryType) {
   EXPECT_FALSE(options.maybe_decay.has_value());
 }
 
+// What is computed with counts cannot overflow; a seed may be any number.
+TEST(Schema, CountsHaveALargestUnlessTheyAreUnbounded) {
+  std::int64_t count = 1, seed = 1;
+  std::vector<std::int64_t> counts;
+  Schema schema;
+  schema.field("count", count, "").positive();
+  schema.field("counts", counts, "").non_negative();
+  schema.field("seed", seed, "").non_negative().unbounded();
+  constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  field_of(schema, "count").assign(largest_count);
+  field_of(schema, "seed").assign(largest);
+  EXPECT_EQ(count, largest_count);
+  EXPECT_EQ(seed, largest);
+  const auto refusal = [&](const char* key, OptionValue value) {
+    return error_of<ConfigError>([&] { field_of(schema, key).assign(value); });
+  };
+  EXPECT_EQ(refusal("count", largest_count + 1),
+            "must be at most 1000000000000000, got 1000000000000001");
+  EXPECT_THAT(refusal("counts", std::vector<std::int64_t>{1, largest}),
+              testing::HasSubstr("must be at most"));
+  EXPECT_EQ(count, largest_count);
+}
+
 TEST(Schema, KeepsTheDefaultWhenTheMemberChanges) {
   AllTypes options;
   const auto schema = describe(options);
@@ -186,6 +209,7 @@ TEST(Schema, MisuseIsAnError) {
   EXPECT_THROW(schema.field("text", text, "").positive(), Error);
   EXPECT_THROW(schema.field("other", number, "").non_empty(), Error);
   EXPECT_THROW(schema.field("third", number, "").one_of({"a"}), Error);
+  EXPECT_THROW(schema.field("fourth", number, "").unbounded(), Error);
 }
 
 struct Animal {

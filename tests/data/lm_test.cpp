@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <map>
@@ -9,6 +10,7 @@
 #include <set>
 
 #include "tests/data/batch_rows.h"
+#include "tests/data/foreign_model.h"
 #include "tests/data/some_text.h"
 #include "tests/data/token_files.h"
 #include "tests/error_of.h"
@@ -17,9 +19,12 @@ namespace mobius {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
 
 using Tokens16 = std::vector<std::uint16_t>;
 
@@ -165,7 +170,7 @@ TEST_F(Lm, TestSequencesAreTheSameInEveryRun) {
   EXPECT_EQ(some, (std::vector<Sequence>{all[0], all[2], all[5], all[7]}));
   options.n_test = 11;
   EXPECT_THAT(error_of<ConfigError>([&] { options.build(1); }),
-              HasSubstr("n_test = 11, but the validation text has 10 sequences"));
+              StartsWith("task.n_test: expected at most the 10 sequences of 10 tokens of the"));
   EXPECT_THROW(on_tokens("t.bin", 10).build(1)->sequences(Split::test, 0, 5, 6), Error);
 }
 
@@ -215,10 +220,14 @@ TEST_F(Lm, DataShorterThanASequence) {
   LmOptions text = on_text(file("t.txt", "abcdefgh"), LmTokenizer::byte, 8);
   text.validation = file("val.txt", "abcdefghi");
   EXPECT_EQ(error_of<ConfigError>([&] { text.build(1); }),
-            "task.text: the training text is shorter than one sequence of 8 tokens and a label");
+            "task.text: the training text is shorter than one sequence of 8 tokens and a label: 8 "
+            "tokens");
   std::swap(text.text, text.validation);
   EXPECT_THAT(error_of<ConfigError>([&] { text.build(1); }),
-              HasSubstr("the validation text is sh"));
+              StartsWith("task.validation: the validation text is sh"));
+  text = on_text(file("long.txt", "abcdefghabcdefgh"), LmTokenizer::byte, 8);
+  EXPECT_THAT(error_of<ConfigError>([&] { text.build(1); }),
+              StartsWith("task.validation_fraction: the validation text is sh"));
 }
 
 TEST_F(Lm, AShardThatIsTooShortIsNamed) {
@@ -235,10 +244,11 @@ TEST_F(Lm, ATokenBeyondTheVocabularyIsNamedWithItsPlace) {
   const auto task = options.build(1);
   tokens[40] = 999;  // after it was opened
   token_file("t.bin", tokens);
-  EXPECT_EQ(
-      error_of([&] { task->batch(Split::train, 0, 11); }),
-      (folder_ / "t.bin").string() + ": token 999 at byte 80 is not below the vocabulary size 500");
-  EXPECT_THAT(error_of([&] { options.build(1); }), HasSubstr("t.bin: token 999 at byte 80 is"));
+  EXPECT_EQ(error_of([&] { task->batch(Split::train, 0, 11); }),
+            (folder_ / "t.bin").string() +
+                ": token 999 at index 40 (byte 80) is not below the vocabulary size 500");
+  EXPECT_THAT(error_of([&] { options.build(1); }),
+              AllOf(StartsWith("task.tokens: "), HasSubstr("t.bin: token 999 at index 40 (byte")));
 }
 
 TEST_F(Lm, BytesOfText) {
@@ -307,7 +317,7 @@ TEST_F(Lm, TheFingerprintTellsDataApart) {
   tokens.push_back(0);
   EXPECT_NE(fingerprint(tokens), before);
   tokens[20] = 60000;  // not below the vocabulary size
-  EXPECT_THAT(error_of([&] { fingerprint(tokens); }), HasSubstr("token 60000 at byte 40"));
+  EXPECT_THAT(error_of([&] { fingerprint(tokens); }), HasSubstr("token 60000 at index 20"));
 }
 
 // Of 9 million for training every other block of 4096.
@@ -323,6 +333,10 @@ TEST_F(Lm, TheFingerprintOfManyTokensIsOfSome) {
   tokens[0] = 7;
   tokens[5000] = 8;
   EXPECT_EQ(fingerprint(), before);
+  tokens[5000] = 60001;  // but each is compared to the vocabulary size
+  EXPECT_THAT(error_of([&] { fingerprint(); }),
+              HasSubstr("t.bin: token 60001 at index 5000 (byte 10000) is not below"));
+  tokens[5000] = 7;
   tokens.resize(tokens.size() - 1);
   EXPECT_NE(fingerprint(), before);
 }
@@ -340,8 +354,150 @@ TEST_F(Lm, PiecesAreLearnedFromTheTrainingTextOrReadFromAFile) {
   LmOptions ready = on_text(options.text, LmTokenizer::sentencepiece, 8);
   ready.tokenizer_model = file("m.model", task->tokenizer()->model().bytes);
   EXPECT_EQ(ready.build(1)->tokenizer()->model(), task->tokenizer()->model());
-  ready.tokenizer_model = file("m.model", "nonsense");
-  EXPECT_THAT(error_of([&] { ready.build(1); }), HasSubstr("cannot read the model"));
+  const auto fault = [&](const std::string& path) {
+    ready.tokenizer_model = path;
+    return error_of([&] { ready.build(1); });
+  };
+  EXPECT_THAT(fault(file("m.model", "nonsense")), AllOf(StartsWith("task.tokenizer_model: "),
+                                                        HasSubstr("m.model: this is no Sentence")));
+  EXPECT_THAT(fault(folder_ / "absent.model"),
+              AllOf(StartsWith("task.tokenizer_model: "), EndsWith("No such file or directory")));
+  EXPECT_THAT(fault(folder_.path()), EndsWith(": is not a file"));
+  options.vocab = 100;
+  EXPECT_THAT(error_of<ConfigError>([&] { options.build(1); }),
+              StartsWith("task.vocab: expected at least "));
+  options.vocab = 50000;
+  EXPECT_THAT(error_of<ConfigError>([&] { options.build(1); }),
+              StartsWith("task.vocab: the text has no more than "));
+  options.text = file("t.txt", std::string(500, '\t'));
+  EXPECT_THAT(error_of([&] { options.build(1); }),
+              StartsWith("task.text: the text has nothing to"));
+}
+
+// ---- what a tokeniser does not keep
+
+TEST_F(Lm, UnknownTokensAreCountedAndTakeTheBitsPerByte) {
+  LmOptions options = on_text(file("t.txt", some_text(200)), LmTokenizer::sentencepiece, 8);
+  options.tokenizer_model = write_foreign_model(folder_.path(), "m", some_text(300));
+  options.validation = file("v.txt", "日本語の 日本 と\n");
+  options.seq_len = 2;
+  const auto task = options.build(1);
+  EXPECT_FALSE(task->bytes_per_token().has_value());
+  EXPECT_THAT(
+      task->warnings(),
+      ElementsAre(AllOf(StartsWith("training text: the tokenizer does not keep it as it is"),
+                        testing::Not(HasSubstr("bits"))),
+                  testing::MatchesRegex("validation text: 3 of [0-9]+ tokens \\([0-9]+%\\) "
+                                        "are unknown to the tokenizer; bits per byte .*")));
+  EXPECT_THAT(task->summary(), EndsWith(" validation tokens, 3 of them unknown to the tokenizer"));
+}
+
+// Normalised: every token is known, and yet the text is another.
+TEST_F(Lm, AChangedTextTakesTheBitsPerByte) {
+  LmOptions options = on_text(file("t.txt", "ku tilon on re ku"), LmTokenizer::sentencepiece, 2);
+  options.validation = file("v.txt", "ku ｔｉlon on re");  // of full width
+  options.tokenizer_model = write_foreign_model(folder_.path(), "m", some_text(300));
+  const auto task = options.build(1);
+  EXPECT_FALSE(task->bytes_per_token().has_value());
+  EXPECT_THAT(
+      task->warnings(),
+      ElementsAre(HasSubstr("validation text: the tokenizer does not keep it as it is: byte 3 "
+                            "is the first that changes; bits per byte")));
+  // What is lost of the training text alone says nothing of the score.
+  std::swap(options.text, options.validation);
+  const auto swapped = options.build(1);
+  EXPECT_TRUE(swapped->bytes_per_token().has_value());
+  EXPECT_THAT(swapped->warnings(),
+              ElementsAre(StartsWith("training text: the tokenizer does not")));
+}
+
+TEST_F(Lm, WhatIsKeptIsNotWarnedOf) {
+  const std::string text =
+      "\ufeff" + some_text(200) + "a\r\nb\r\n\t\u2581\u2585" + std::string(9, '\0');
+  for (const LmTokenizer tokenizer :
+       {LmTokenizer::byte, LmTokenizer::character, LmTokenizer::sentencepiece}) {
+    LmOptions options = on_text(file("t.txt", text), tokenizer, 8);
+    if (tokenizer == LmTokenizer::sentencepiece) options.vocab = 400;
+    const auto task = options.build(1);
+    EXPECT_THAT(task->warnings(), IsEmpty());
+    EXPECT_THAT(task->summary(), EndsWith(", 0 of them unknown to the tokenizer"));
+    EXPECT_TRUE(task->bytes_per_token().has_value());
+  }
+}
+
+// ---- what is learned from is not tested on
+
+TEST_F(Lm, OneFileByTwoNamesIsRefused) {
+  const std::string text = file("a.txt", some_text(50));
+  fs::create_symlink(text, folder_ / "link.txt");
+  fs::create_hard_link(text, folder_ / "hard.txt");
+  fs::create_directory(folder_ / "sub");
+  file("b.txt", some_text(60));
+  const auto fault = [&](const std::string& training, const std::string& validation) {
+    LmOptions options = on_text(folder_ / training, LmTokenizer::byte, 8);
+    if (!validation.empty()) options.validation = folder_ / validation;
+    return error_of<ConfigError>([&] { options.build(1); });
+  };
+  const std::string folder = folder_.path().string() + "/";
+  EXPECT_EQ(fault("a.txt", "a.txt"), "task.validation: " + folder + "a.txt is the same file as " +
+                                         folder + "a.txt (task.text)");
+  for (const char* other : {"link.txt", "hard.txt", "sub/../a.txt"})
+    EXPECT_EQ(fault("a.txt", other), "task.validation: " + folder + other +
+                                         " is the same file as " + folder + "a.txt (task.text)");
+  EXPECT_THAT(fault("[ab].txt", "?.txt"), HasSubstr("a.txt is the same file as"));
+  EXPECT_EQ(fault("{a,link}.txt", ""),
+            "task.text: " + folder + "a.txt and " + folder + "link.txt are the same file");
+  EXPECT_THAT(fault("b.txt", "{hard,a}.txt"), HasSubstr("task.validation: "));
+  EXPECT_EQ(fault("a.txt", "b.txt"), "no error");
+
+  token_file("a.bin", counting(0, 500));
+  LmOptions tokens = on_tokens("a.bin", 8);
+  tokens.validation = folder_ / "*.bin";
+  EXPECT_EQ(
+      error_of<ConfigError>([&] { tokens.build(1); }),
+      "task.validation: " + folder + "a.bin is the same file as " + folder + "a.bin (task.tokens)");
+}
+
+TEST_F(Lm, ACopyOfTheTrainingDataIsWarnedOf) {
+  LmOptions options = on_text(file("a.txt", some_text(50)), LmTokenizer::byte, 8);
+  options.validation = file("b.txt", some_text(50));
+  EXPECT_THAT(options.build(1)->warnings(),
+              ElementsAre("the validation data are a copy of the training data"));
+}
+
+// ---- files that are not what they seem
+
+TEST_F(Lm, FilesOfOtherFormats) {
+  const std::string zipped = "\x1f\x8b\x08\x01\xff\xff zipped, or so it says";
+  LmOptions options = on_text(file("t.txt", zipped), LmTokenizer::character, 2);
+  EXPECT_THAT(
+      error_of([&] { options.build(1); }),
+      EndsWith("t.txt: byte 1 is not UTF-8: this is a gzip file; the byte tokenizer reads any "
+               "file"));
+  options.tokenizer = LmTokenizer::byte;
+  EXPECT_THAT(options.build(1)->warnings(),
+              ElementsAre(EndsWith("t.txt: is a gzip file, whose bytes are taken as they are")));
+}
+
+TEST_F(Lm, ATextInFilesThatEndWithinACharacter) {
+  const std::string text = "aé€𝄞b aé€𝄞b aé€𝄞b";
+  for (const std::size_t cut : {2, 4, 5, 8, 9}) {
+    file("p_1.txt", text.substr(0, cut));
+    file("p_2.txt", text.substr(cut));
+    const auto task = on_text(folder_ / "p_*.txt", LmTokenizer::character, 1).build(1);
+    EXPECT_EQ(task->vocab_size(), 6) << cut;
+  }
+  file("p_2.txt", text.substr(2));
+  file("p_1.txt", "abc");
+  EXPECT_THAT(error_of([&] { on_text(folder_ / "p_*.txt", LmTokenizer::character, 1).build(1); }),
+              EndsWith("p_2.txt: byte 0 is not UTF-8; the byte tokenizer reads any file"));
+}
+
+TEST_F(Lm, APipeIsNotWaitedFor) {
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(error_of([&] { on_text(folder_ / "pipe", LmTokenizer::byte, 8).build(1); }),
+              EndsWith("pipe: is not a file"));
+  EXPECT_THAT(error_of([&] { on_tokens("pipe", 8).build(1); }), EndsWith("pipe: is not a file"));
 }
 
 TEST_F(Lm, NamesFilesThatCannotBeRead) {

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "core/error.h"
+#include "core/ops.h"
 #include "data/mqar.h"
 #include "tests/data/batch_rows.h"
 
@@ -32,6 +33,19 @@ TEST(Prefetcher, KeepsTheOrderFromAnyStep) {
   Prefetcher batches(numbered, 37, 237, 3);
   for (int step = 37; step < 237; ++step) EXPECT_EQ(batches.next().group, step);
   EXPECT_THROW(batches.next(), Error);
+}
+
+// The loader's thread computes as all do.
+TEST(Prefetcher, BatchesAreMadeWithoutSubnormalNumbers) {
+  Prefetcher batches(
+      [](std::uint64_t) {
+        const Tensor tiny = Tensor::full({40000}, 1e-20);
+        Batch batch;
+        batch.inputs = mul(tiny, tiny);
+        return batch;
+      },
+      0, 1);
+  EXPECT_EQ(batches.next().inputs.to_vector<float>(), std::vector<float>(40000, 0));
 }
 
 TEST(Prefetcher, ResumesWhereAnotherStopped) {

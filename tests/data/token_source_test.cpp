@@ -62,7 +62,8 @@ TEST_F(TokenFile, OfLlmC) {
 
 TEST_F(TokenFile, SaysWhatIsWrongWithIt) {
   const auto raw = TokenFormat::raw, llm_c = TokenFormat::llm_c, any = TokenFormat::automatic;
-  EXPECT_EQ(error_of([&] { open(); }), path_.string() + ": No such file or directory");
+  EXPECT_EQ(error_of([&] { open(); }),
+            path_.string() + ": cannot be opened: No such file or directory");
   EXPECT_EQ(error_of([&] { open_token_file(folder_.path(), raw, 9); }),
             folder_.path().string() + ": is not a file");
   EXPECT_EQ(fault_of("abc", raw), "3 bytes are no whole number of 16-bit tokens");
@@ -86,12 +87,40 @@ TEST_F(TokenFile, NamesATokenBeyondTheVocabularyAndItsPlace) {
   write_raw(path_, {1, 2, 3, 50257, 4});
   const auto source = open(TokenFormat::raw, 50257);
   EXPECT_THAT(read(*source, 0, 3), ElementsAre(1, 2, 3));
-  EXPECT_EQ(error_of([&] { read(*source, 2, 3); }),
-            path_.string() + ": token 50257 at byte 6 is not below the vocabulary size 50257");
-  write_llm_c(path_, std::vector<std::uint32_t>{1, 0xfffffffe});
   EXPECT_EQ(
-      error_of([&] { read(*open(), 0, 2); }),
-      path_.string() + ": token 4294967294 at byte 1028 is not below the vocabulary size 50304");
+      error_of([&] { read(*source, 2, 3); }),
+      path_.string() + ": token 50257 at index 3 (byte 6) is not below the vocabulary size 50257");
+  write_llm_c(path_, std::vector<std::uint32_t>{1, 0xfffffffe});
+  EXPECT_EQ(error_of([&] { read(*open(), 0, 2); }),
+            path_.string() +
+                ": token 4294967294 at index 1 (byte 1028) is not below the vocabulary size 50304");
+}
+
+TEST_F(TokenFile, IsCheckedAsAWholeOrInPart) {
+  constexpr std::size_t block = 65536;
+  std::vector<std::uint16_t> tokens(5 * block + 7, 3);
+  for (const std::size_t at :
+       {std::size_t{0}, block - 1, block, 3 * block + 5, tokens.size() - 1}) {
+    tokens[at] = 60000;
+    write_raw(path_, tokens);
+    tokens[at] = 3;
+    EXPECT_THAT(error_of([&] { check_tokens(*open(), 1); }),
+                HasSubstr("token 60000 at index " + std::to_string(at) + " "));
+    const bool is_looked_at = at / block % 2 == 0;
+    EXPECT_EQ(error_of([&] { check_tokens(*open(), 2); }) == "no error", !is_looked_at) << at;
+  }
+}
+
+TEST_F(TokenFile, OfAnotherFormatIsTakenForRawOnlyWhereThatIsSaid) {
+  const std::string of_numpy = "\x93NUMPY\x01\x00 and so on", zipped = "PK\x03\x04 and so on  ";
+  const std::string wide = bytes_of(std::vector<std::uint32_t>(20, 7));
+  EXPECT_THAT(fault_of(of_numpy.substr(0, 12), TokenFormat::automatic),
+              "is a NumPy file; token_format: raw takes it for 16-bit tokens all the same");
+  EXPECT_THAT(fault_of(zipped, TokenFormat::automatic), StartsWith("is a zip file; "));
+  EXPECT_THAT(fault_of(wide, TokenFormat::automatic), StartsWith("seems to hold 32-bit tokens"));
+  EXPECT_EQ(open(TokenFormat::raw)->size(), 40u);
+  write_raw(path_, std::vector<std::uint16_t>(40, 0));
+  EXPECT_EQ(open()->size(), 40u) << "nothing but token 0";
 }
 
 TEST_F(TokenFile, ThatShrinksIsAnErrorAndNoCrash) {
@@ -120,6 +149,45 @@ TEST(MatchingFiles, ComeInTheOrderOfTheirNames) {
   EXPECT_THAT(names("a_3.txt"), ElementsAre("a_3.txt"));
   EXPECT_THAT(error_of([&] { names("*.none"); }), EndsWith("*.none: no such file"));
   EXPECT_THAT(error_of([&] { names("none.bin"); }), EndsWith("none.bin: no such file"));
+}
+
+TEST(MatchingFiles, ANameComesBeforeAPattern) {
+  const TemporaryFolder folder;
+  const auto found = [&](const std::string& pattern) {
+    std::vector<std::string> names;
+    for (const fs::path& path : matching_files(folder / pattern))
+      names.push_back(fs::relative(path, folder.path()).string());
+    return names;
+  };
+  for (const char* name : {"[a].txt", "a.txt", "{a,b}.txt", "b.txt", "c\\d.txt", "*.txt", "?"})
+    write_text(folder / name, "x");
+  for (const char* name : {"[a].txt", "{a,b}.txt", "c\\d.txt", "*.txt", "?"})
+    EXPECT_THAT(found(name), ElementsAre(name));
+  fs::remove(folder / "[a].txt");
+  fs::remove(folder / "{a,b}.txt");
+  EXPECT_THAT(found("[a].txt"), ElementsAre("a.txt"));
+  EXPECT_THAT(found("{a,b}.txt"), ElementsAre("a.txt", "b.txt"));
+  EXPECT_THAT(found("\\?"), ElementsAre("?"));
+
+  for (const char* name :
+       {"data [1]", "data 1", "{x,y}"}) {  // the same of folders, before a pattern
+    fs::create_directory(folder / name);
+    write_text(folder / name / "t.txt", "x");
+  }
+  EXPECT_THAT(found("data [1]/*.txt"), ElementsAre("data [1]/t.txt"));
+  EXPECT_THAT(found("{x,y}/?.txt"), ElementsAre("{x,y}/t.txt"));
+  EXPECT_THAT(found("data ?/*.txt"), ElementsAre("data 1/t.txt"));
+}
+
+TEST(MatchingFiles, ATildeIsTheHomeFolder) {
+  const TemporaryFolder folder;
+  write_text(folder / "[t].txt", "x");
+  write_text(folder / "u.txt", "x");
+  const std::string home = std::getenv("HOME") == nullptr ? "" : std::getenv("HOME");
+  ::setenv("HOME", folder.path().c_str(), 1);
+  EXPECT_THAT(matching_files("~/[t].txt"), ElementsAre(folder / "[t].txt"));
+  EXPECT_THAT(matching_files("~/?.txt"), ElementsAre(folder / "u.txt"));
+  ::setenv("HOME", home.c_str(), 1);
 }
 
 }  // namespace

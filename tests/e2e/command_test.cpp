@@ -107,7 +107,7 @@ TEST_F(CommandTest, MisspeltKeys) {
 
 TEST_F(CommandTest, AFolderThatIsNotEmpty) {
   EXPECT_EQ(train().exit_code, 0);
-  expect_error(train(), 2, "is not empty; continue the run in it by --resume auto");
+  expect_error(train(), 2, "holds a run; continue it by --resume auto");
 }
 
 TEST_F(CommandTest, DivergenceHasItsOwnExitCode) {

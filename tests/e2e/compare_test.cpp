@@ -1,9 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
 
 #include "tests/e2e/run_comparison.h"
 
@@ -35,6 +38,12 @@ variations:
     return all;
   }
 
+  static std::vector<pid_t> children_of(pid_t parent) {
+    std::vector<pid_t> children;
+    std::istringstream text(read_text(fmt::format("/proc/{}/task/{}/children", parent, parent)));
+    for (pid_t child = 0; text >> child;) children.push_back(child);
+    return children;
+  }
   std::vector<std::string> rows() const {
     return lines_of(read_text(folder_ / "out" / "comparison.csv"));
   }
@@ -104,6 +113,128 @@ TEST_F(CompareTest, GoesOnWithInterruptedVariations) {
   }
 }
 
+// Whenever it comes, also before a run listens to signals; to the parent alone, or to its runs,
+// too.
+TEST_F(CompareTest, ASignalAtAnyMomentSavesEveryRun) {
+  const std::vector<std::string> longer = {"train.max_steps=200", "eval.every=0", "--jobs", "2"};
+  auto straight = arguments(longer);
+  straight[3] = folder_ / "straight";
+  ASSERT_EQ(mobius(straight).exit_code, 0);
+  std::mt19937 random(3);
+  for (int stop = 0; stop < 12; ++stop) {
+    Process process(mobius_command(arguments(longer)));
+    ASSERT_TRUE(wait_until(
+        [&] { return process.err().find("running") != std::string::npos || process.has_ended(); }));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 60000));
+    process.kill(stop % 2 == 0 ? SIGTERM : SIGHUP);
+    if (stop % 3 == 0) {
+      for (const pid_t run : children_of(process.pid())) ::kill(run, SIGTERM);
+    }
+    const Outcome stopped = process.wait();
+    ASSERT_TRUE(stopped.exit_code == 4 || stopped.exit_code == 0) << stopped.err;
+    EXPECT_THAT(stopped.err, Not(HasSubstr("failed")));
+  }
+  ASSERT_EQ(mobius(arguments(longer)).exit_code, 0);
+  for (const char* name : {"softmax", "conformal"}) {
+    expect_same_run(folder_ / "straight" / name, folder_ / "out" / name, 200);
+  }
+}
+
+TEST_F(CompareTest, StopsWhenNobodyReadsWhatItSays) {
+  const Outcome outcome =
+      Process({"sh", "-c", "exec 3>&1; { \"$@\"; echo $? >&3; } 2>&1 >&3 | head -n 1 >&2", "sh",
+               MOBIUS_BINARY, "compare", comparison_, "--out", folder_ / "out",
+               "train.max_steps=100", "eval.every=0"})
+          .wait();
+  EXPECT_EQ(outcome.out, "4\n");
+  EXPECT_EQ(outcome.err, "softmax: running\n");
+}
+
+// The run goes on in the folder, stopped for the test, after the comparison has been killed.
+TEST_F(CompareTest, WaitsForTheRunsOfAComparisonThatWasKilled) {
+  const std::vector<std::string> longer = {"train.max_steps=300", "eval.every=0"};
+  auto straight = arguments(longer);
+  straight[3] = folder_ / "straight";
+  ASSERT_EQ(mobius(straight).exit_code, 0);
+
+  Process killed(mobius_command(arguments(longer)));
+  const fs::path metrics = folder_ / "out" / "softmax" / "metrics.jsonl";
+  ASSERT_TRUE(wait_until([&] { return lines_of(read_text(metrics)).size() > 5; }));
+  const std::vector<pid_t> runs = children_of(killed.pid());
+  ASSERT_EQ(runs.size(), 1u);
+  ::kill(runs[0], SIGSTOP);
+  killed.kill(SIGKILL);
+  killed.wait();
+
+  Process process(mobius_command(arguments(longer)));
+  EXPECT_TRUE(wait_until([&] {
+    return process.err().find("softmax: waiting for a process of an earlier comparison") !=
+               std::string::npos ||
+           process.has_ended();
+  }));
+  ::kill(runs[0], SIGCONT);
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, Not(HasSubstr("failed")));
+  for (const char* name : {"softmax", "conformal"}) {
+    expect_same_run(folder_ / "straight" / name, folder_ / "out" / name, 300);
+  }
+}
+
+TEST_F(CompareTest, BlamesNoOldErrorForAKilledRun) {
+  const fs::path run = folder_ / "out" / "softmax";
+  ASSERT_TRUE(fs::create_directories(run));
+  write_text(run / "log.txt", "mobius: error: an old one\n");
+  Process process(mobius_command(arguments({"train.max_steps=2000", "eval.every=0"})));
+  ASSERT_TRUE(wait_until([&] { return lines_of(read_text(run / "metrics.jsonl")).size() > 5; }));
+  for (const pid_t child : children_of(process.pid())) ::kill(child, SIGKILL);
+  EXPECT_TRUE(wait_until([&] { return process.err().find("failed") != std::string::npos; }));
+  process.kill(SIGTERM);  // the other run is of no interest
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err,
+              HasSubstr("softmax: killed by signal 9 (Killed); see " + (run / "log.txt").string()));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("an old one")));
+}
+
+TEST_F(CompareTest, AFolderMayBeginWithADash) {
+  for (const std::string last : {"", " --list"}) {
+    const Outcome outcome =
+        Process({"sh", "-c",
+                 "cd " + folder_.path().string() +
+                     " && " MOBIUS_BINARY " compare comparison.yaml --out=-dash" + last})
+            .wait();
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_TRUE(fs::exists(folder_ / "-dash" / "comparison.csv"));
+  }
+  fs::remove_all(folder_ / "-dash" / "softmax");
+  const Outcome list =
+      Process({"sh", "-c",
+               "cd " + folder_.path().string() +
+                   " && " MOBIUS_BINARY " compare comparison.yaml --out=-dash --list | sh"})
+          .wait();
+  EXPECT_EQ(list.exit_code, 0) << list.err;
+  EXPECT_TRUE(fs::exists(folder_ / "-dash" / "softmax" / "summary.json"));
+}
+
+TEST_F(CompareTest, RefusesAFolderThatNoLineCanName) {
+  for (const auto& [name, shown] : {std::pair("a\nb", "a\\nb"), {"a\xff", "a\\xff"}}) {
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"compare", comparison_},
+          {"compare", comparison_, "--list"},
+          {"train", folder_ / "tiny.yaml"}}) {
+      auto words = command;
+      words.push_back("--out=" + (folder_ / name).string());
+      const Outcome outcome = mobius(words);
+      EXPECT_EQ(outcome.exit_code, 2);
+      EXPECT_EQ(outcome.err,
+                "mobius: error: " + (folder_ / shown).string() +
+                    ": expected a folder's name in UTF-8, without control characters\n");
+      EXPECT_FALSE(fs::exists(folder_ / name));
+    }
+  }
+}
+
 TEST_F(CompareTest, RunsSaveAndEndWhenTheComparisonIsKilled) {
   const fs::path metrics = folder_ / "out" / "softmax" / "metrics.jsonl";
   Process process(mobius_command(arguments({"train.max_steps=1000000", "eval.every=0"})));
@@ -134,13 +265,72 @@ variations:
   EXPECT_THAT(csv[2], HasSubstr(",1,0,diverged,,,"));
 }
 
+TEST_F(CompareTest, WhatIsNotFiniteIsSeenAndNeverWins) {
+  write_text(comparison_, R"(
+base: tiny.yaml
+task: {name: mqar, vocab: 32, seq_len: 16, n_pairs: 2, n_test: 1}
+train: {max_steps: 1}
+eval: {every: 1}
+checkpoint: {metric: accuracy}
+grid:
+  optimizer.lr: [1.0e-03, 1.0e+30]
+)");
+  const auto expect_seen = [&](const Outcome& outcome) {
+    EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+    EXPECT_THAT(outcome.out, AllOf(HasSubstr("0.001"), HasSubstr("diverged")));
+    const auto json = nlohmann::json::parse(read_text(folder_ / "out" / "comparison.json"));
+    EXPECT_EQ(json.at("variants")[0].at("best").at("learning_rate"), "0.001");
+    EXPECT_EQ(json.at("variants")[0].at("best").at("complete_runs"), 1);
+    std::vector<std::string> statuses;
+    for (const auto& run : json.at("runs")) statuses.push_back(run.at("status"));
+    std::sort(statuses.begin(), statuses.end());
+    EXPECT_EQ(statuses, (std::vector<std::string>{"diverged", "finished"}));
+  };
+  expect_seen(mobius(arguments()));
+  std::vector<fs::path> complete;
+  for (const auto& entry : fs::directory_iterator(folder_ / "out")) {
+    const auto summary = read_summary(entry.path() / "summary.json");
+    if (summary && summary->is_complete()) complete.push_back(entry.path());
+    if (summary && !summary->is_complete()) {
+      EXPECT_FALSE(newest_checkpoint(entry.path() / "checkpoints").path.has_value());
+    }
+  }
+  ASSERT_EQ(complete.size(), 1u);
+
+  // An earlier version could leave a best value that was not finite: the run is finished all the
+  // same.
+  auto summary = nlohmann::json::parse(read_text(complete[0] / "summary.json"));
+  summary["best_value"] = nullptr;
+  write_text(complete[0] / "summary.json", summary.dump());
+  const Outcome again = mobius(arguments());
+  expect_seen(again);
+  EXPECT_THAT(again.err, HasSubstr(complete[0].filename().string() + ": finished before, skipped"));
+}
+
+TEST_F(CompareTest, MeetsTheNumberOfJobsAsAConfiguration) {
+  for (const auto& [jobs, problem] :
+       {std::pair("0", "must be in [1, 4096], got 0"),
+        std::pair("-1", "must be in [1, 4096], got -1"),
+        std::pair("two", "expected integer, got 'two'"),
+        std::pair("99999999999999999999",
+                  "'99999999999999999999' does not fit in a 64-bit integer")}) {
+    const Outcome outcome = mobius(arguments({"--jobs", jobs}));
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_EQ(outcome.err, std::string("mobius: error: --jobs: ") + problem + "\n");
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
 TEST_F(CompareTest, ListsWhatFailsAndGoesOn) {
-  ASSERT_TRUE(fs::create_directories(folder_ / "out" / "softmax"));
-  write_text(folder_ / "out" / "softmax" / "notes.txt", "not of a run");
+  const fs::path softmax = folder_ / "out" / "softmax";  // holds checkpoints of another model
+  ASSERT_EQ(
+      mobius({"train", folder_ / "tiny.yaml", "--out", softmax, "model.d_model=32"}).exit_code, 0);
+  fs::remove(softmax / "config.yaml");
+  fs::remove(softmax / "summary.json");
   const Outcome outcome = mobius(arguments());
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("softmax: exit code 2: "),
-                                 HasSubstr("is not the folder of a run: it holds 'notes.txt'"),
+                                 HasSubstr("was made with model.d_model = 32"),
                                  HasSubstr("conformal: finished")));
   EXPECT_THAT(outcome.out, HasSubstr("conformal"));
 }

@@ -84,6 +84,55 @@ TEST_F(GenerateTest, EveryTokenizerWrites) {
   }
 }
 
+TEST_F(GenerateTest, BeginsFromWhatTheTextHas) {
+  const auto beginning_of = [&](std::string text) {
+    write_text(folder_ / "text.txt", text);
+    std::filesystem::remove_all(folder_ / "run");
+    const Outcome outcome = generate(train({}), {"--tokens", "5"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out.substr(0, 1);
+  };
+  std::string text = some_text(80);
+  EXPECT_EQ(beginning_of(text), "\n");
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  EXPECT_EQ(beginning_of(text), " ");
+  std::erase(text, ' ');
+  std::erase(text, '.');
+  EXPECT_EQ(beginning_of(text), "a") << "the first of its characters";
+}
+
+TEST_F(GenerateTest, MeetsNumbersAsAConfiguration) {
+  const std::string checkpoint = train({});
+  struct Refusal {
+    const char *option, *value, *problem;
+  };
+  for (const auto& [option, value, problem] :
+       std::vector<Refusal>{{"--seed", "-1", "must be in [0, 9223372036854775807], got -1"},
+                            {"--seed", "18446744073709551615",
+                             "'18446744073709551615' does not fit in a 64-bit integer"},
+                            {"--tokens", "-1", "must be >= 0, got -1"},
+                            {"--tokens", "1.5", "expected integer, got '1.5'"},
+                            {"--tokens", "9223372036854775807",
+                             "must be at most 1000000000000000, got 9223372036854775807"},
+                            {"--top-k", "99999999999999999999",
+                             "'99999999999999999999' does not fit in a 64-bit integer"},
+                            {"--top-k", "0", "must be > 0, got 0"},
+                            {"--top-p", "1.5", "must be in (0, 1], got 1.5"},
+                            {"--top-p", "nan", "must be finite, got 'nan'"},
+                            {"--temperature", "inf", "must be finite, got 'inf'"},
+                            {"--temperature", "warm", "expected number, got 'warm'"},
+                            {"--context", "-3", "must be >= 2, got -3"}}) {
+    const Outcome outcome = generate(checkpoint, {option, value});
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_EQ(outcome.err, fmt::format("mobius: error: {}: {}\n", option, problem));
+    EXPECT_EQ(outcome.out, "");
+  }
+  EXPECT_EQ(
+      generate(checkpoint, {"--tokens", "1e1", "--seed", "0x10", "--top-k", "9223372036854775807"})
+          .exit_code,
+      0);
+}
+
 TEST_F(GenerateTest, RefusesWhatItCannotGoOnFrom) {
   const std::string checkpoint = train({});
   const auto expect_error = [](const Outcome& outcome, int code, const std::string& part) {
@@ -93,8 +142,9 @@ TEST_F(GenerateTest, RefusesWhatItCannotGoOnFrom) {
   };
   expect_error(generate(checkpoint, {"--prompt", "\xE2\x82\xAC"}), 2, "--prompt: ");
   expect_error(generate(checkpoint, {"--prompt", ""}), 2, "--prompt: expected text");
-  expect_error(generate(checkpoint, {"--temperature", "-1"}), 2, "temperature of at least 0");
-  expect_error(generate(checkpoint, {"--context", "1"}), 2, "context of at least 2");
+  expect_error(generate(checkpoint, {"--temperature", "-1"}), 2,
+               "--temperature: must be >= 0, got -1");
+  expect_error(generate(checkpoint, {"--context", "1"}), 2, "--context: must be >= 2, got 1");
   expect_error(generate(folder_ / "none.h5", {}), 1, "none.h5");
 
   write_text(folder_ / "recall.yaml",

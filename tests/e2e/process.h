@@ -31,6 +31,8 @@ struct Outcome {
 struct Surroundings {
   std::vector<std::pair<std::string, std::string>> environment{};
   rlim_t largest_file = RLIM_INFINITY;
+  int standard_output = -1;  ///< a descriptor, in place of the file that Outcome::out is read from
+  std::vector<int> ignored_signals{};  ///< all others have their default effect
 };
 
 /// A child process whose output goes to files. Killed where it is still running at the end.
@@ -52,20 +54,21 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void kill(int signal) const { ::kill(pid_, signal); }
+  pid_t pid() const { return pid_; }
   bool has_ended() const {
     siginfo_t info{};
     ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
     return info.si_pid == pid_;
   }
   std::string out() const { return read_text(folder_ / "out"); }
+  std::string err() const { return read_text(folder_ / "err"); }
 
   Outcome wait() {
     int status = 0;
     rusage usage{};
     ::wait4(std::exchange(pid_, -1), &status, 0, &usage);
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1,
-            WIFSIGNALED(status) ? WTERMSIG(status) : 0, usage.ru_maxrss, out(),
-            read_text(folder_ / "err")};
+            WIFSIGNALED(status) ? WTERMSIG(status) : 0, usage.ru_maxrss, out(), err()};
   }
 
  private:
@@ -78,6 +81,10 @@ class Process {
         std::freopen((folder_ / "err").c_str(), "w", stderr) == nullptr) {
       ::_exit(126);
     }
+    if (around.standard_output >= 0) ::dup2(around.standard_output, STDOUT_FILENO);
+    // A shell ignores some in what it starts in the background, as this test may have been.
+    for (int signal = 1; signal < NSIG; ++signal) std::signal(signal, SIG_DFL);
+    for (const int signal : around.ignored_signals) std::signal(signal, SIG_IGN);
     const rlimit limit{around.largest_file, around.largest_file};
     if (around.largest_file != RLIM_INFINITY) ::setrlimit(RLIMIT_FSIZE, &limit);
     ::execvp(arguments[0], arguments.data());

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <charconv>
+#include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <set>
 
 #include "tests/distributed/uneven_task.h"
 #include "tests/e2e/run_comparison.h"
+#include "tests/e2e/signal_masks.h"
 
 namespace mobius {
 namespace {
@@ -158,6 +161,24 @@ TEST_F(RanksTest, TheSameNumberGoesOnToTheSameBits) {
   EXPECT_EQ(metrics_in(folder_ / "straight", "train"), metrics_in(folder_ / "halves", "train"));
   EXPECT_TRUE(state_in(step_file(folder_ / "straight", 50), known_) ==
               state_in(step_file(folder_ / "halves", 50), known_));
+}
+
+// The root alone looks at the folder, and all go on alike.
+TEST_F(RanksTest, ABranchGoesOnFromAFolderWithItsBestState) {
+  train(2, "straight", {"distributed.zero_stage=1", "eval.every=5", "train.max_steps=30"});
+  train(2, "run", {"distributed.zero_stage=1", "eval.every=5", "train.max_steps=25"});
+  train(2, "branch",
+        {"distributed.zero_stage=1", "eval.every=5", "train.max_steps=30", "--resume",
+         (folder_ / "run").string()});
+  const auto record = [&](const std::string& run) {
+    auto values = read_checkpoint_header(step_file(folder_ / run, 30)).progress;
+    values.erase("train_seconds");
+    return values;
+  };
+  EXPECT_EQ(record("branch"), record("straight"));
+  EXPECT_EQ(static_cast<double>(
+                read_checkpoint_header(best_checkpoint(folder_ / "branch" / "checkpoints")).step),
+            record("branch").at("best_step"));
 }
 
 std::vector<std::int64_t> numbers_in(const fs::path& path) {
@@ -315,6 +336,20 @@ std::vector<pid_t> processes_with(const std::string& text) {
   return found;
 }
 
+// Neither what MPI installs nor its threads change that.
+TEST_F(RanksTest, SignalsReachOneThreadOfEach) {
+  const auto process = start_long_run("run");
+  const std::vector<pid_t> ranks = processes_with((folder_ / "run").string());
+  EXPECT_EQ(ranks.size(), 2u);
+  for (const pid_t rank : ranks) {
+    const Threads threads = threads_of(rank);
+    EXPECT_EQ(threads.open_to_signals, 1);
+    EXPECT_GT(threads.in_all, 3);  // MPI has some
+  }
+  process->kill(SIGUSR1);
+  EXPECT_EQ(process->wait().exit_code, 4);
+}
+
 struct Signalled {
   const char* run;
   int signal;
@@ -325,7 +360,7 @@ struct Signalled {
 // while it ends the ranks, and one that cannot write waits.
 TEST_F(RanksTest, ASignalSavesAndStopsAllAtTheSameStep) {
   for (const auto& [run, signal, to_mpirun] :
-       {Signalled{"all-usr1", SIGUSR1, true}, {"one", SIGTERM, false}}) {
+       {Signalled{"all-usr1", SIGUSR1, true}, {"one", SIGTERM, false}, {"hup", SIGHUP, false}}) {
     const auto process = start_long_run(run);
     if (to_mpirun) {
       process->kill(signal);
@@ -360,6 +395,46 @@ TEST_F(RanksTest, SigtermToTheLauncherLeavesNothingBroken) {
   train(2, "all",
         {"distributed.zero_stage=1", "eval.every=0", "--resume", "auto",
          "train.max_steps=" + std::to_string(step + 2)});
+}
+
+// Enough for every test run; MOBIUS_RANK_KILLS=60 in the environment asks for more.
+int rank_kills() {
+  const char* asked = std::getenv("MOBIUS_RANK_KILLS");
+  return asked == nullptr ? 16 : std::atoi(asked);
+}
+
+// kill -9 of one of the ranks or of mpirun, at any moment of one run that goes on again and again.
+TEST_F(RanksTest, KilledOnesLoseNothing) {
+  const std::vector<std::string> settings = {"distributed.zero_stage=1", "train.max_steps=400",
+                                             "checkpoint.every=3"};
+  train(2, "straight", settings);
+  auto going_on = settings;
+  going_on.insert(going_on.end(), {"--resume", "auto"});
+  const fs::path run = folder_ / "killed";
+  const auto lines = [&run] { return lines_of(read_text(run / "metrics.jsonl")).size(); };
+  std::mt19937 random(7);
+  for (int kills = 0; kills < rank_kills();) {
+    const std::size_t before = lines();
+    Process launcher(command(2, MOBIUS_RANK_PROGRAM, train_arguments("killed", going_on)),
+                     around_ranks());
+    const auto ranks = [&run] { return processes_with(run.string()); };
+    wait_until([&] { return lines() != before || launcher.has_ended(); });
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 30000));
+    const std::vector<pid_t> alive = ranks();
+    const std::size_t victim = random() % 3;
+    if (victim < alive.size()) {
+      ::kill(alive[victim], SIGKILL);
+    } else {
+      launcher.kill(SIGKILL);
+    }
+    const Outcome outcome = launcher.wait();
+    if (outcome.exit_code == 0) fs::remove_all(run);  // it came to its end; from the beginning
+    kills += outcome.exit_code != 0;
+    EXPECT_TRUE(wait_until([&] { return ranks().empty(); })) << "ranks outlive the launcher";
+    EXPECT_THAT(newest_checkpoint(run / "checkpoints").skipped, ::testing::IsEmpty());
+  }
+  train(2, "killed", going_on);
+  expect_same_run(folder_ / "straight", run, 400, known_);
 }
 
 }  // namespace

@@ -3,13 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "tests/e2e/process.h"
 
 namespace mobius {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
@@ -111,6 +114,91 @@ TEST_F(ReportTest, NeedsNothingElse) {
   const std::string page = read_text(folder_ / "out" / "report.html");
   EXPECT_THAT(page, AllOf(Not(HasSubstr("<script src")), Not(HasSubstr("<link")),
                           Not(HasSubstr("@import")), Not(HasSubstr("{{data}}"))));
+}
+
+// ---- names that would be a script
+
+constexpr const char* kDataBegin = "<script id=\"data\" type=\"application/json\">";
+constexpr const char* kDataEnd = "</script>";
+
+// A report, taken apart.
+struct Page {
+  std::string around;  // without the data
+  std::string data;
+};
+
+Page page_in(const fs::path& folder) {
+  const std::string text = read_text(folder / "report.html");
+  const std::size_t begin = text.find(kDataBegin) + std::string(kDataBegin).size();
+  const std::size_t end = text.find(kDataEnd, begin);
+  return {text.substr(0, begin) + text.substr(end), text.substr(begin, end - begin)};
+}
+
+class HostileNamesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_text(folder_ / "tiny.yaml", kTinyRun);
+    ASSERT_EQ(mobius({"train", folder_ / "tiny.yaml", "--out", folder_ / "run",
+                      "eval.attention_maps=true"})
+                  .exit_code,
+              0);
+  }
+  fs::path copy_of_run(const fs::path& to) const {
+    fs::create_directories(to.parent_path());
+    fs::copy(folder_ / "run", to, fs::copy_options::recursive);
+    return to;
+  }
+  Page report_of(const std::vector<std::string>& runs, const std::string& out) const {
+    std::vector<std::string> arguments = {"compare", "--out", folder_ / out, "--report"};
+    arguments.insert(arguments.end(), runs.begin(), runs.end());
+    const Outcome outcome = mobius(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return page_in(folder_ / out);
+  }
+
+  TemporaryFolder folder_;
+};
+
+// The page is the same but for its data, and the data cannot end the element that it stands in.
+TEST_F(HostileNamesTest, AreDataOfThePage) {
+  const std::string script = "script><script>alert(1)<!--<script>";
+  const std::string quotes = "'\"&amp;`${alert(2)}{{page.js}}\\\u2028\u2029]]>-->";
+  const std::vector<fs::path> runs = {
+      copy_of_run(folder_ / "<" / script),  // named "</script>...", to be told from
+      copy_of_run(folder_ / "other" / script), copy_of_run(folder_ / quotes)};
+  const std::string comment = "# </script><script>alert(3)</script>\n";
+  write_text(runs[0] / "config.yaml", read_text(runs[0] / "config.yaml") + comment);
+  const std::string group = "</SCRIPT><img src=x onerror=alert(4)>";
+  auto summary = nlohmann::json::parse(read_text(runs[0] / "summary.json"));
+  summary["groups"] = {{group, summary["test"]}, {"tame", summary["test"]}};
+  write_text(runs[0] / "summary.json", summary.dump());
+
+  const Page page = report_of({runs[0], runs[1], runs[2]}, "hostile");
+  EXPECT_TRUE(page.around == report_of({folder_ / "run"}, "tame").around);
+  EXPECT_EQ(page.data.find('<'), std::string::npos);
+  const auto data = nlohmann::json::parse(page.data);
+  std::vector<std::string> names;
+  for (const auto& run : data.at("runs")) names.push_back(run.at("name"));
+  EXPECT_THAT(names, testing::UnorderedElementsAre("</" + script, "other/" + script, quotes));
+  const auto& hostile =
+      *std::find_if(data.at("runs").begin(), data.at("runs").end(),
+                    [&](const nlohmann::json& run) { return run.at("name") == "</" + script; });
+  EXPECT_TRUE(hostile.at("groups").contains(group));
+  EXPECT_THAT(hostile.at("config").get<std::string>(), HasSubstr(comment));
+}
+
+// What is shown is set as text: nothing makes elements or code of it.
+TEST_F(HostileNamesTest, AreTextInThePage) {
+  const fs::path sources = fs::path(MOBIUS_SOURCE_DIR) / "train" / "report_page";
+  for (const char* file : {"page.js", "page.html"}) {
+    const std::string text = read_text(sources / file);
+    ASSERT_FALSE(text.empty());
+    for (const char* way :
+         {"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "DOMParser",
+          "createContextualFragment", "srcdoc", "eval(", "Function(", "javascript:", "\"on"}) {
+      EXPECT_THAT(text, Not(HasSubstr(way))) << file;
+    }
+  }
 }
 
 }  // namespace

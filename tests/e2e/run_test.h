@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "tests/e2e/run_comparison.h"
+#include "train/file.h"
 
 namespace mobius {
 
@@ -20,6 +22,17 @@ train: {max_steps: 200, batch_size: 8, accumulation_steps: 2, threads: 1, log_ev
 eval: {every: 20}
 checkpoint: {every: 25}
 )";
+
+/// Files that were never finished; none where there is no folder.
+inline std::vector<std::filesystem::path> temporary_files_below(
+    const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> found;
+  if (!std::filesystem::exists(folder)) return found;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (is_temporary(entry.path())) found.push_back(entry.path());
+  }
+  return found;
+}
 
 class RunTest : public testing::Test {
  protected:

@@ -54,11 +54,13 @@ class SoakTest : public RunTest {
   }
 };
 
-TEST_F(SoakTest, AKilledRunPasses) {
+TEST_F(SoakTest, ARunThatIsEndedAgainAndAgainPasses) {
   const Outcome outcome = soak(MOBIUS_BINARY);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
   EXPECT_EQ(result().at("verdict"), "PASS");
-  EXPECT_GE(result().at("kills"), 1);
+  for (const char* signal : {"SIGKILL", "SIGTERM", "SIGINT"}) {
+    EXPECT_GE(result().at("ends").at(signal), 1) << signal;
+  }
   EXPECT_EQ(result().at("lines_compared"), (nlohmann::json{{"train", 1000}, {"test", 50}}));
 }
 
@@ -67,7 +69,7 @@ TEST_F(SoakTest, ARunThatDiffersFails) {
   const fs::path other = folder_ / "other";
   write_text(
       other,
-      "#!/bin/sh\ncase \"$*\" in train*soak/killed*) more=optimizer.weight_decay=0.2;; esac\n"
+      "#!/bin/sh\ncase \"$*\" in train*soak/interrupted*) more=optimizer.weight_decay=0.2;; esac\n"
       "exec '" MOBIUS_BINARY "' \"$@\" $more\n");
   fs::permissions(other, fs::perms::owner_all);
   const Outcome outcome = soak(other);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "tests/data/foreign_model.h"
 #include "tests/data/some_text.h"
 #include "tests/data/token_files.h"
 #include "tests/e2e/run_comparison.h"
@@ -123,7 +124,7 @@ TEST_F(TextTest, TheVocabularyIsNotPadded) {
   fs::remove_all(folder_ / "run");
   expect_error(
       train({"task.tokens=" + (folder_ / "t.bin").string(), fmt::format("task.vocab={}", vocab)}),
-      "t.bin: token 70001 at byte 3024 is not below the vocabulary size 70001");
+      "t.bin: token 70001 at index 500 (byte 3024) is not below the vocabulary size 70001");
 }
 
 TEST_F(TextTest, FaultsOfFilesAreOneLine) {
@@ -139,8 +140,105 @@ TEST_F(TextTest, FaultsOfFilesAreOneLine) {
   std::vector<std::uint16_t> tokens(200, 7);
   tokens[20] = 50;
   expect_error(on_tokens(bytes_of(tokens)),
-               "t.bin: token 50 at byte 40 is not below the vocabulary size 50");
+               "t.bin: token 50 at index 20 (byte 40) is not below the vocabulary size 50");
   EXPECT_FALSE(fs::exists(folder_ / "run")) << "nothing is started";
+}
+
+// A score of tokens that do not keep the text would compare with none.
+TEST_F(TextTest, ATokenizerThatDoesNotKnowTheText) {
+  const std::string model = write_foreign_model(folder_.path(), "m", some_text(300));
+  std::string text;
+  for (int line = 0; line < 200; ++line) text += "これは日本語の文章です。ku\n";
+  write_text(text_, text);
+  const Outcome trained = train(
+      {"task.text=" + text_, "task.tokenizer=sentencepiece", "task.tokenizer_model=" + model});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_EQ(trained.err, "") << "the library speaks for itself";
+  EXPECT_THAT(
+      trained.out,
+      AllOf(testing::ContainsRegex("\ndata: [0-9]+ training and [0-9]+ validation tokens, [1-9]"),
+            testing::ContainsRegex("\nwarning: training text: [0-9]+ of [0-9]+ tokens "),
+            testing::ContainsRegex("\nwarning: validation text: [0-9]+ of [0-9]+ tokens [(]"),
+            Not(HasSubstr(" bits per byte\n")), Not(HasSubstr(" bits per byte,"))));
+  EXPECT_FALSE(metrics_in(folder_ / "run", "test").back().contains("bits_per_byte"));
+  EXPECT_THAT(read_text(folder_ / "run" / "summary.json"), Not(HasSubstr("bits_per_byte")));
+
+  const Outcome evaluated = mobius({"eval", checkpoint(), "--json"});
+  EXPECT_THAT(evaluated.err, HasSubstr("mobius: warning: validation text: "));
+  EXPECT_FALSE(json::parse(evaluated.out).contains("bits_per_byte"));
+  const Outcome written =
+      mobius({"generate", checkpoint(), "--prompt", "ku 日本", "--tokens", "3"});
+  EXPECT_EQ(written.exit_code, 0);
+  EXPECT_THAT(written.err, StartsWith("mobius: warning: --prompt: 1 of "));
+}
+
+TEST_F(TextTest, FaultsOfATokenizerNameTheirKey) {
+  const auto fault = [&](int code, const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"task.text=" + text_, "task.tokenizer=sentencepiece"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = train(all);
+    EXPECT_EQ(outcome.exit_code, code);
+    EXPECT_EQ(lines_of(outcome.err).size(), 1u) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_THAT(
+      fault(1, {"task.tokenizer_model=" + text_}),
+      StartsWith("mobius: error: task.tokenizer_model: " + text_ + ": this is no Sentence"));
+  EXPECT_THAT(fault(1, {"task.tokenizer_model=none.model"}),
+              StartsWith("mobius: error: task.tokenizer_model: none.model: "));
+  EXPECT_THAT(fault(2, {"task.vocab=100"}), StartsWith("mobius: error: task.vocab: expected at "));
+  EXPECT_THAT(fault(2, {"task.vocab=9000"}),
+              StartsWith("mobius: error: task.vocab: the text has no more than "));
+  write_text(text_, std::string(1000, '\t'));
+  EXPECT_EQ(fault(1, {"task.vocab=300"}),
+            "mobius: error: task.text: the text has nothing to learn pieces from\n");
+  write_text(text_, "aaaaaaaaa");  // the library ends its program here
+  EXPECT_THAT(fault(1, {"task.vocab=270"}), HasSubstr("task.text: the text is too short to learn"));
+  EXPECT_FALSE(fs::exists(folder_ / "run")) << "nothing is started";
+}
+
+TEST_F(TextTest, WhatIsLearnedFromIsNotTestedOn) {
+  fs::create_symlink(text_, folder_ / "link.txt");
+  const Outcome outcome =
+      train({"task.text=" + text_, "task.validation=" + (folder_ / "link.txt").string()});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.err, "mobius: error: task.validation: " + (folder_ / "link.txt").string() +
+                             " is the same file as " + text_ + " (task.text)\n");
+}
+
+// A `~` means the home folder in every key and argument that holds a path: no shell sees a key's.
+TEST_F(TextTest, TheHomeFolderInEveryPath) {
+  const Surroundings around{.environment = {{"HOME", folder_.path().string()}}};
+  const auto in_home = [&](const std::vector<std::string>& arguments) {
+    const Outcome outcome = mobius(arguments, around);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+  };
+  fs::rename(text_, folder_ / "t[1].txt");
+  write_text(folder_ / "v.txt", some_text(30) + "end");
+  write_foreign_model(folder_.path(), "m", some_text(300));
+  std::string config = std::string(kTextRun) + "output: {dir: ~/run}\n";
+  config.replace(config.find("seq_len"), 0, "text: '~/t[1].txt', ");
+  write_text(config_, config);
+  in_home({"train", "~/run.yaml", "task.validation=~/v.t*", "task.tokenizer=sentencepiece",
+           "task.tokenizer_model=~/m.model"});
+  EXPECT_TRUE(fs::exists(checkpoint()));
+  in_home({"train", "~/run.yaml", "--out=~/other"});
+  const std::string best = "~/other/checkpoints/best.h5";
+  in_home({"train", "~/run.yaml", "train.max_steps=8", "--resume=" + best, "--out=~/third"});
+  in_home({"eval", best});
+  in_home({"inspect", best});
+  in_home({"generate", best, "--tokens", "2"});
+  in_home({"export", best, "~/model.safetensors"});
+  in_home({"import", "~/run.yaml", "~/model.safetensors", "~/start.h5"});
+  in_home({"watch", "~/other", "--once"});
+  in_home({"config", "show", "~/run.yaml"});
+  write_text(folder_ / "cmp.yaml",
+             "base: ~/run.yaml\noutput: {dir: ~/cmp}\ngrid: {train.seed: [1]}\n");
+  in_home({"compare", "~/cmp.yaml"});
+  in_home({"compare", "--report", "~/cmp", "--out=~/report"});
+  for (const char* made :
+       {"third/summary.json", "start.h5", "cmp/report.html", "report/report.html"})
+    EXPECT_TRUE(fs::exists(folder_ / made)) << made;
 }
 
 TEST_F(TextTest, AFileOfTokensThatShrinksWhileItIsInUse) {

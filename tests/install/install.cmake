@@ -26,7 +26,7 @@ endforeach()
 run(build/own_attention train runs/cosine/config.yaml train.max_steps=6 train.precision=bf16 --resume auto)
 run(build/own_attention eval runs/cosine/checkpoints/step-00000006.h5)
 execute_process(
-  COMMAND build/own_attention config show own_attention/reverse.yaml attention.kind=cosin
+  COMMAND build/own_attention config show runs/cosine/config.yaml attention.kind=cosin
   WORKING_DIRECTORY ${WORK} RESULT_VARIABLE code ERROR_VARIABLE error)
 if(NOT code EQUAL 2 OR NOT error MATCHES "cosine")
   message(FATAL_ERROR "attention.kind=cosin: expected exit code 2 and a hint at cosine, got ${code}: ${error}")

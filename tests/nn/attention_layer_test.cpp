@@ -1,6 +1,9 @@
 // Every attention variant as a layer: parameters, positions, heads, dropout, diagnostics.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "core/backend.h"
 #include "nn/attention/conformal.h"
 #include "nn/attention/performer.h"
 #include "nn/attention/softmax.h"
@@ -143,18 +146,58 @@ TEST_P(AttentionLayer, TellsTheEntropyOfItsWeightsWhenAsked) {
   EXPECT_TRUE(layer->diagnostics().entropy.empty());
   Variable weight = parameter_of(*layer, "qkv.weight");
   weight.mutable_data().fill(0);
-  const std::int64_t n = 5;
-  const Variable x(normal({2, n, 8}, 4));
-  layer->forward(x, causal(), {});
+  layer->forward(Variable(normal({2, 5, 8}, 4)), causal(), {});
   EXPECT_TRUE(layer->diagnostics().entropy.empty()) << "not asked for";
-  layer->forward(x, causal(), {.diagnose = true});
-  double expected = 0;
-  for (std::int64_t i = 0; i < n; ++i)
-    expected += std::log(static_cast<double>(i + 1)) / static_cast<double>(n);
-  const std::vector<double> entropy = layer->diagnostics().entropy;
-  ASSERT_EQ(entropy.size(), 2u);
-  const bool selects = GetParam() == "sparse";  // a window of 64, all of them
-  for (const double of_head : entropy) EXPECT_NEAR(of_head, expected, 1e-12) << selects;
+  for (const std::int64_t n : {5, 1200}) {  // at once, and in parts
+    layer->forward(Variable(normal({2, n, 8}, 4)), causal(), {.diagnosis = Diagnosis::entropy});
+    double expected = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t n_seen =
+          GetParam() == "sparse" ? std::min<std::int64_t>(i + 1, 64) : i + 1;
+      expected += std::log(static_cast<double>(n_seen)) / static_cast<double>(n);
+    }
+    const std::vector<double> entropy = layer->diagnostics().entropy;
+    ASSERT_EQ(entropy.size(), 2u);
+    for (const double of_head : entropy) EXPECT_NEAR(of_head, expected, 1e-9) << n;
+    EXPECT_FALSE(layer->diagnostics().weights.defined()) << "N^2 numbers that nobody asked for";
+  }
+}
+
+// Of the short sequence at once, of the long one in parts, whose borders lie among the same rows.
+TEST_P(AttentionLayer, TellsTheSameWeightsInParts) {
+  std::vector<Positions> all = {Positions::none, Positions::rope};
+  if (takes_distances(GetParam())) {
+    all.push_back(Positions::alibi);
+    all.push_back(Positions::relative);
+  }
+  const std::int64_t n_short = 700, n_long = 1500;
+  const Tensor x = normal({1, n_long, 8}, 4);
+  for (const Positions positions : all) {
+    const auto layer = build(GetParam(), layer_context(8, 2, positions));
+    if (positions == Positions::relative)
+      parameter_of(*layer, "relative").mutable_data().copy_from(normal({7}, 5));
+    const auto weights_of = [&](std::int64_t n) {
+      layer->forward(Variable(x.slice(1, 0, n).contiguous()), causal(),
+                     {.diagnosis = Diagnosis::weights});
+      return layer->diagnostics().weights;
+    };
+    const Tensor few = weights_of(n_short), many = weights_of(n_long);
+    ASSERT_EQ(many.shape(), (Shape{2, n_long, n_long}));
+    EXPECT_LT(testing::distance(few, many.slice(1, 0, n_short).slice(2, 0, n_short)), 1e-12);
+  }
+}
+
+TEST_P(AttentionLayer, TellsTheEntropyInMemoryLinearInTheSequence) {
+  if (GetParam() == "softmax_naive") GTEST_SKIP() << "forms all its weights anyway";
+  const auto layer = build(GetParam(), layer_context(8, 2));
+  const auto peak_of = [&](std::int64_t n) {
+    const NoGradGuard no_grad;
+    const Variable x(normal({1, n, 8}, 4));
+    allocator_for({}).reset_peak();
+    layer->forward(x, causal(), {.diagnosis = Diagnosis::entropy});
+    return allocator_for({}).stats().peak;
+  };
+  EXPECT_LT(peak_of(2800), 6 * peak_of(700));  // of all weights at once: 16 times
 }
 
 TEST(AttentionDiagnostics, TellAlphaAndTau) {
@@ -172,7 +215,9 @@ TEST(AttentionDiagnostics, TellAlphaAndTau) {
 TEST(AttentionDiagnostics, EntropyIsOfWeightsDividedByTheirSum) {
   const Tensor weights =
       Tensor::from(std::vector<double>{2, 2, 0, 0, 0, 0, 0, 5, 0, 1, 1, 2}, {1, 2, 2, 3});
-  const std::vector<double> entropy = mean_entropy(weights);
+  MeanEntropy mean(2);
+  mean.add(weights);
+  const std::vector<double> entropy = mean.value();
   EXPECT_NEAR(entropy[0], std::log(2), 1e-15);  // the second query has no weights
   EXPECT_NEAR(entropy[1], (0 + 1.5 * std::log(2)) / 2, 1e-15);
 }

@@ -75,11 +75,11 @@ TEST(Sampling, TheSameSeedDrawsTheSameTokens) {
 TEST(Sampling, RefusesWhatItCannotDraw) {
   Rng rng({.seed = 1, .stream = 1});
   expect_error<ConfigError>([&] { sample_token(logits, {.temperature = -1}, rng); },
-                            "expected a temperature of at least 0, got -1");
+                            "sampling: temperature: must be >= 0, got -1");
   expect_error<ConfigError>([&] { sample_token(logits, {.top_k = 0}, rng); },
-                            "expected a top_k of at least 1, got 0");
+                            "sampling: top_k: must be > 0, got 0");
   expect_error<ConfigError>([&] { sample_token(logits, {.top_p = 1.5}, rng); },
-                            "expected a top_p in (0, 1], got 1.5");
+                            "sampling: top_p: must be in (0, 1], got 1.5");
   const std::vector<double> nothing(3, -HUGE_VAL), poisoned{0, std::nan("")};
   expect_error<Error>([&] { sample_token(nothing, {}, rng); }, "expected a finite logit, got none");
   expect_error<Error>([&] { sample_token(poisoned, {}, rng); }, "a logit is not a number");

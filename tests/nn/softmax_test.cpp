@@ -1,4 +1,6 @@
 // Softmax attention, its naive form and its sparse forms.
+#include <limits>
+
 #include "tests/nn/attention_variants.h"
 #include "tests/nn/nn_testing.h"
 
@@ -101,6 +103,23 @@ TEST(Sparse, TopkOfAllKeysIsSoftmax) {
           sparse_attention(q, k, v, {.pattern = SparsePattern::topk, .topk = 8}, causal()).data(),
           softmax_attention(q, k, v, causal()).data()),
       1e-14);
+}
+
+TEST(Sparse, NumbersBeyondAllKeysSelectAll) {
+  constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  const Variable q(normal({1, 2, 9, 4}, 1)), k(normal({1, 2, 13, 4}, 2)),
+      v(normal({1, 2, 13, 3}, 3));
+  const Tensor expected = softmax_attention(q, k, v, causal()).data();
+  for (const SparseSelection& selection :
+       {SparseSelection{.pattern = SparsePattern::local, .window = largest},
+        SparseSelection{.pattern = SparsePattern::strided, .window = largest, .stride = largest},
+        SparseSelection{.pattern = SparsePattern::strided, .window = 1, .n_global = largest},
+        SparseSelection{.pattern = SparsePattern::topk, .topk = largest}}) {
+    EXPECT_LT(distance(sparse_attention(q, k, v, selection, causal()).data(), expected), 1e-14);
+    EXPECT_LT(
+        distance(apply_weights(sparse_weights(q, k, selection, causal()), v).data(), expected),
+        1e-14);
+  }
 }
 
 TEST(Sparse, RefusesWhatSelectsNothing) {

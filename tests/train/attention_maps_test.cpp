@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/backend.h"
 #include "tests/train/run_fixture.h"
 #include "train/experiment.h"
 
@@ -79,6 +80,19 @@ TEST(AttentionMaps, OfLongSequencesShowTheBeginning) {
   EXPECT_EQ(maps.at("positions"), 96);
   EXPECT_EQ(maps.at("layers")[0][0].size(), 96u);
   EXPECT_EQ(maps.at("layers")[0][0][0].size(), 96u);
+}
+
+TEST(AttentionMaps, TakeNoMoreMemoryForALongSequence) {
+  const Registries known;
+  const auto memory_for = [&](const std::string& length) {
+    const auto config = config_of(kTinyRun, {"task.vocab=8192", "task.seq_len=" + length}, known);
+    const Experiment experiment = build_experiment(*config);
+    const std::size_t before = allocator_for({}).stats().current;
+    allocator_for({}).reset_peak();
+    attention_maps_json(*experiment.model, *experiment.task);
+    return allocator_for({}).stats().peak - before;
+  };
+  EXPECT_LT(memory_for("4096"), 2 * memory_for("128"));
 }
 
 TEST(AttentionMaps, AreWrittenWhereAskedFor) {

@@ -8,9 +8,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstring>
+#include <random>
 
+#include "tests/hostile_checkpoint.h"
 #include "tests/train/run_fixture.h"
 #include "train/checkpoint_seal.h"
 
@@ -20,15 +24,18 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 CheckpointHeader some_header(std::int64_t step = 7) {
   return {.step = step,
           .seed = 0xfedcba9876543210u,
           .config = "task: {name: \"mqar\"}\n# über\n",
-          .optimizer_steps = 5,
+          .optimizer_steps = std::min<std::int64_t>(step, 5),
           .progress = {{"train_seconds", 1.5}, {"best_value", 0.25}},
           .tokenizer = TokenizerModel{"char", std::string("\0\n a\xc3\xa9", 6)},
-          .data = "12 tokens"};
+          .data = "12 tokens",
+          .instruction_set = "avx512_amx"};
 }
 
 CheckpointTensors some_tensors(float first = 1) {
@@ -81,9 +88,11 @@ TEST_F(Checkpoint, ATokenizerCanBeEmptyOrAbsent) {
     CheckpointHeader header = some_header();
     header.tokenizer = tokenizer;
     header.data = "";
+    header.instruction_set = "";
     save_checkpoint(path_, header, some_tensors());
     EXPECT_EQ(read_checkpoint_header(path_).tokenizer, tokenizer);
     EXPECT_EQ(read_checkpoint_header(path_).data, "");
+    EXPECT_EQ(read_checkpoint_header(path_).instruction_set, "");
   }
 }
 
@@ -94,6 +103,7 @@ TEST_F(Checkpoint, ReturnsWhatWasSaved) {
   EXPECT_EQ(header.seed, 0xfedcba9876543210u);
   EXPECT_EQ(header.tokenizer, some_header().tokenizer);
   EXPECT_EQ(header.data, "12 tokens");
+  EXPECT_EQ(header.instruction_set, "avx512_amx");
   EXPECT_EQ(header.config, some_header().config);
   EXPECT_EQ(header.optimizer_steps, 5);
   EXPECT_EQ(header.progress, some_header().progress);
@@ -224,6 +234,64 @@ TEST_F(Checkpoint, NoticesAddedBytes) {
   EXPECT_THAT(read_error(), HasSubstr("damaged"));
 }
 
+// ---- made to harm: the seal holds
+
+TEST_F(Checkpoint, ReadsNothingThatIsNotAsTheFormatSays) {
+  for (const HostileChange& change : hostile_changes()) {
+    save();
+    alter_checkpoint(path_, change.apply);
+    const std::string error = read_error();
+    if (change.message.empty()) {
+      EXPECT_EQ(error, "no error") << change.name;
+      continue;
+    }
+    EXPECT_THAT(error, StartsWith(path_.string() + ": ")) << change.name;
+    EXPECT_THAT(error, HasSubstr(change.message)) << change.name;
+    EXPECT_THAT(error, Not(HasSubstr("\n"))) << change.name;
+    EXPECT_EQ(error_of([&] { load_checkpoint(path_, zeros_like(some_tensors())); }), error)
+        << change.name;
+  }
+}
+
+// Damage that the HDF5 library falls over is an error like any other: it falls in another process.
+TEST_F(Checkpoint, SurvivesWhatTheLibraryDoesNot) {
+  save();
+  const std::string good = read_text(path_);
+  std::mt19937 random(1);
+  int refused = 0;
+  for (int i = 0; i < 60; ++i) {
+    std::string bad = good;
+    for (int flips = 0; flips < 8; ++flips) {
+      bad[seal_bytes + random() % (bad.size() - seal_bytes)] = static_cast<char>(random());
+    }
+    write_text(path_, sealed_anew(bad));
+    const std::string error = read_error();
+    EXPECT_THAT(error, Not(HasSubstr("\n")));
+    refused += error != "no error";
+  }
+  EXPECT_GT(refused, 20);
+}
+
+TEST_F(Checkpoint, RefusesParametersThatAreNotFinite) {
+  for (const double value : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+    CheckpointTensors tensors = some_tensors();
+    tensors.parameters[1].value.slice(0, 1, 2).fill(value);
+    tensors.optimizer[1].value.fill(HUGE_VAL);  // a second moment may overflow
+    save_checkpoint(path_, some_header(), tensors);
+    const std::string words =
+        path_.string() + ": 'a.bias' holds a number that is not finite, at element 1";
+    EXPECT_EQ(error_of([&] { load_checkpoint(path_, zeros_like(tensors)); }), words);
+    EXPECT_EQ(error_of([&] { read_parameters(path_); }), words);
+    EXPECT_EQ(read_error(), "no error") << "it can be inspected";
+
+    tensors.parameters = some_tensors().parameters;
+    save_checkpoint(path_, some_header(), tensors);
+    const CheckpointTensors loaded = zeros_like(tensors);
+    load_checkpoint(path_, loaded);
+    expect_same_bits(loaded.optimizer, tensors.optimizer);
+  }
+}
+
 // ---- writing
 
 // The limit on file size stands for a full disk: both make a write fail half way.
@@ -323,11 +391,23 @@ TEST_F(CheckpointFolder, ListsStepsInTheirOrder) {
 TEST_F(CheckpointFolder, PruningKeepsTheNewestAndTheBest) {
   for (const std::int64_t step : {1, 2, 3}) save_step(step);
   save_checkpoint(folder_ / "best.h5", some_header(1), some_tensors());
-  write_text(folder_ / "step-00000004.h5.tmp", "half");
-  prune_checkpoints(folder_.path(), 2);
+  for (const char* foreign : {"step-1.h5", "step-0000000001.h5", "step-00000004.h5.tmp"})
+    write_text(folder_ / foreign, "of others");
+  prune_checkpoints(folder_.path(), 3, 2);
   EXPECT_EQ(names(), (std::vector<std::string>{"step-00000002.h5", "step-00000003.h5"}));
   EXPECT_TRUE(fs::exists(folder_ / "best.h5"));
-  EXPECT_FALSE(fs::exists(folder_ / "step-00000004.h5.tmp"));
+  for (const char* foreign : {"step-1.h5", "step-0000000001.h5", "step-00000004.h5.tmp"})
+    EXPECT_TRUE(fs::exists(folder_ / foreign)) << foreign;
+}
+
+// Later ones are broken, or the run would have gone on from them.
+TEST_F(CheckpointFolder, PruningLeavesThoseUpToTheStepWhateverComesLater) {
+  for (const std::int64_t step : {1, 2, 3}) save_step(step);
+  write_text(checkpoint_path(folder_.path(), 4), "broken");
+  write_text(checkpoint_path(folder_.path(), 123456789), "broken");
+  prune_checkpoints(folder_.path(), 3, 1);
+  EXPECT_EQ(names(), (std::vector<std::string>{"step-00000003.h5", "step-00000004.h5",
+                                               "step-123456789.h5"}));
 }
 
 TEST_F(CheckpointFolder, TheNewestSkipsAndReportsBrokenOnes) {

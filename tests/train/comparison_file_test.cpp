@@ -110,6 +110,12 @@ TEST(ComparisonFile, MayStartFromAnotherFile) {
             (folder / "base.yaml").string() + ":3:9: optimizer.clip: must be > 0, got -2");
   EXPECT_THAT(error_of<ConfigError>([&] { expand("base: none.yaml\n" + list); }),
               HasSubstr("none.yaml: cannot be opened"));
+  // An override replaces a section of the base as one of the file itself.
+  ConfigDocument comparison =
+      ConfigDocument::from_text("base: base.yaml\n" + list, "c.yaml", folder);
+  comparison.override_with("optimizer={lr: 7}");
+  read_config(expand_comparison(comparison).at(0).document, *schema);
+  EXPECT_EQ(run.optimizer.lr, 7);
   std::filesystem::remove_all(folder);
 }
 
@@ -119,7 +125,11 @@ TEST(ComparisonFile, RefusesListsThatAreNone) {
         [&] { expand_comparison(ConfigDocument::from_text(text, "c.yaml")); });
   };
   const std::vector<std::pair<std::string, std::string>> table{
-      {"a: 1\n", "c.yaml:1:1: variations: missing; a comparison has variations, a grid, or both"},
+      {"a: 1\n",
+       "c.yaml:1:1: variations: missing; a comparison has variations, a grid, or both; one run is "
+       "trained by 'mobius train c.yaml'"},
+      {"base: x\n",
+       "c.yaml:1:1: variations: missing; a comparison has variations, a grid, or both"},
       {"variations: []\n", "c.yaml:1:13: variations: expected a list of named variations"},
       {"variations: {a: 1}\n", "c.yaml:1:13: variations: expected a list of named variations"},
       {"variations: [a]\n",
@@ -133,6 +143,8 @@ TEST(ComparisonFile, RefusesListsThatAreNone) {
        "'..'"},
       {"variations:\n  - name: a\n  - name: a\n",
        "c.yaml:3:11: variations.1.name: 'a' is given twice"},
+      {"variations:\n  - name: W2\n  - name: w2\n",
+       "c.yaml:3:11: variations.1.name: 'w2' is given twice, but for capitals"},
       {"base: [x]\nvariations: [{name: a}]\n",
        "c.yaml:1:7: base: expected a file name, got a list"}};
   for (const auto& [text, message] : table) EXPECT_EQ(refusal_of_list(text), message) << text;
@@ -155,6 +167,82 @@ TEST(ComparisonFile, AGridIsEveryCombination) {
   }
   EXPECT_THAT(seen, ElementsAre("softmax-lr=1e-3: softmax 0.001", "softmax-lr=2: softmax 2",
                                 "sparse-lr=1e-3: sparse 0.001", "sparse-lr=2: sparse 2"));
+}
+
+// By value, however they are written; texts by the letter.
+TEST(ComparisonFile, AValueOfAGridIsGivenOnce) {
+  const std::vector<std::pair<std::string, std::string>> table{
+      {"grid: {a: [1, 1]}\n", "c.yaml:1:15: grid.a: 1 is given twice, first at c.yaml:1:12"},
+      {"grid: {optimizer.lr: [1e-3, 2, 0.001]}\n",
+       "c.yaml:1:32: grid.optimizer.lr: 0.001 is given twice, first at c.yaml:1:23 as 1e-3"},
+      {"grid: {train.seed: [16, 0x10]}\n",
+       "c.yaml:1:25: grid.train.seed: 0x10 is given twice, first at c.yaml:1:21 as 16"},
+      {"grid: {a: [[0.9, 1], [.9, 1.0]]}\n",
+       "c.yaml:1:22: grid.a: .9_1.0 is given twice, first at c.yaml:1:12 as 0.9_1"},
+      {"grid: {a: [null, ~]}\n", "c.yaml:1:18: grid.a: null is given twice, first at c.yaml:1:12"}};
+  for (const auto& [text, message] : table) {
+    EXPECT_EQ(error_of<ConfigError>([&] { names_of(text); }), message) << text;
+  }
+  EXPECT_THAT(names_of("grid: {train.seed: [9007199254740992, 9007199254740993]}\n"),
+              ElementsAre("seed=9007199254740992", "seed=9007199254740993"));
+  EXPECT_EQ(names_of("grid: {a: [1e-3, '0.001', x]}\n").size(), 3u);
+}
+
+TEST(ComparisonFile, RunsAreNotCalledLikeFilesOfOurs) {
+  const auto refusal_of = [](const std::string& name) {
+    return error_of<ConfigError>([&] { names_of("variations: [{name: " + name + "}]\n"); });
+  };
+  for (const std::string name :
+       {"report.html", "comparison.csv", "comparison.json", "checkpoints", "config.yaml",
+        "metrics.jsonl", "summary.json", "tensorboard", "log.txt", "attention_maps.json",
+        "Report.HTML", "CHECKPOINTS", "x.mobius-0123abcd.tmp"}) {
+    EXPECT_EQ(refusal_of(name), "c.yaml:1:21: variations.0.name: '" + name +
+                                    "' is the name of what a comparison or a run writes itself");
+  }
+  EXPECT_THAT(refusal_of("-softmax"), HasSubstr("begins with '-', as options do"));
+  EXPECT_THAT(refusal_of(std::string(201, 'a')), HasSubstr("a run's name of 201 characters"));
+  for (const std::string name : {".", "..", "' a'", "'a '", "a/b", "''", "'a\\b'"}) {
+    EXPECT_THAT(refusal_of(name), HasSubstr("expected a name of letters")) << name;
+  }
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { names_of("grid: {a: [" + std::string(250, 'a') + "]}\n"); }),
+      HasSubstr("c.yaml:1:8: grid.a: makes a run's name of 252 characters"));
+  EXPECT_THAT(names_of("variations: [{name: report}, {name: checkpoints-2}]\n"),
+              ElementsAre("report", "checkpoints-2"));
+}
+
+TEST(ComparisonFile, RefusesMoreRunsThanAnyoneTrains) {
+  std::string text = "grid:\n";
+  for (const char* key : {"a", "b", "c"}) {
+    text += fmt::format("  {}: [0", key);
+    for (int i = 1; i < 100; ++i) text += fmt::format(", {}", i);
+    text += "]\n";
+  }
+  EXPECT_EQ(error_of<ConfigError>([&] { names_of(text); }),
+            "c.yaml:4:3: grid.c: makes 1e+06 runs, more than 10000");
+}
+
+TEST(ComparisonFile, AnOverrideThatNoRunKeepsIsAnError) {
+  const auto refusal_of = [](const std::string& text, const std::vector<std::string>& overrides) {
+    return error_of<ConfigError>([&] {
+      ConfigDocument comparison = ConfigDocument::from_text(text, "c.yaml");
+      for (const std::string& override : overrides) comparison.override_with(override);
+      expand_comparison(comparison);
+    });
+  };
+  const std::string grid = "grid: {train.seed: [1, 2]}\n";
+  EXPECT_EQ(refusal_of(grid, {"train.seed=3"}),
+            "override train.seed=3: train.seed: has no effect, for every run takes the value at "
+            "c.yaml:1:21");
+  EXPECT_THAT(refusal_of(grid, {"train={seed: 3, max_steps: 5}"}), HasSubstr("train.seed: has no"));
+  EXPECT_EQ(refusal_of(grid, {"train={max_steps: 5}", "optimizer.lr=1"}), "no error");
+  EXPECT_EQ(refusal_of("grid: {train: {seed: [1, 2]}}\n", {"grid.train.seed=[3]"}), "no error");
+  EXPECT_EQ(refusal_of(grid, {"optimizer.lr=1", "optimizer.lr=2"}), "no error");
+
+  const std::string some = "variations: [{name: a, train.seed: 1}, {name: b}]\n";
+  const std::string all = "variations: [{name: a, train.seed: 1}, {name: b, train: {seed: 2}}]\n";
+  EXPECT_EQ(refusal_of(some, {"train.seed=3"}), "no error");
+  EXPECT_THAT(refusal_of(all, {"train.seed=3"}), HasSubstr("train.seed: has no effect"));
 }
 
 TEST(ComparisonFile, NamesHaveTheLearningRateAndTheSeedLast) {
@@ -182,7 +270,7 @@ TEST(ComparisonFile, MistakesInAGridKeepTheirPlace) {
   RunOptions run;
   const auto schema = describe(run);
   EXPECT_EQ(error_of<ConfigError>([&] { read_config(jobs.at(0).document, *schema); }),
-            "c.yaml:4:22: optimizer.clip: must be > 0, got -2\n"
+            "c.yaml:4:22: optimizer.clip: must be > 0, got -2; also "
             "c.yaml:3:3: attention.windw: unknown key; did you mean 'attention.window'?");
 }
 
@@ -196,7 +284,8 @@ TEST(ComparisonFile, RefusesGridsThatAreNone) {
        "c.yaml:1:12: grid.a.0: a value of the grid is no section; name it in variations"},
       {"grid: {a.b: [1], a: {b: [2]}}\n",
        "c.yaml:1:22: grid.a.b: given twice, first at c.yaml:1:8"},
-      {"grid: {a: [1, 1]}\n", "c.yaml:1:8: grid.a: makes two runs named 'a=1'"}};
+      {"grid: {a: [x/y, x_y]}\n", "c.yaml:1:8: grid.a: makes two runs named 'a=x_y'"},
+      {"grid: {a: [x, X]}\n", "c.yaml:1:8: grid.a: makes two runs named 'a=x' and 'a=X'"}};
   for (const auto& [text, message] : table) {
     EXPECT_EQ(error_of<ConfigError>([&] { names_of(text); }), message) << text;
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "tests/train/run_fixture.h"
@@ -31,8 +32,9 @@ class ComparisonTest : public testing::Test {
   }
   void unfinished_run(const std::string& name, const std::string& rate) {
     fs::create_directories(folder_ / name);
-    write_text(folder_ / name / "config.yaml", "checkpoint: {metric: accuracy}\noptimizer: {lr: " +
-                                                   rate + ", betas: [0.9, 0.95]}\n");
+    write_text(folder_ / name / "config.yaml",
+               run_config_text("checkpoint: {metric: accuracy}\noptimizer: {lr: " + rate +
+                               ", betas: [0.9, 0.95]}\n"));
   }
   std::vector<std::string> variants() {
     std::vector<std::string> names;
@@ -53,6 +55,7 @@ TEST(Statistic, HasTheSampleDeviation) {
   EXPECT_DOUBLE_EQ(three.deviation.value(), std::sqrt(7));
   EXPECT_FALSE(statistic_of({5}).deviation);
   EXPECT_EQ(statistic_of({}).count, 0u);
+  EXPECT_FALSE(statistic_of({1, HUGE_VAL}).deviation);
 }
 
 TEST_F(ComparisonTest, TheBestMeanOverSeedsWins) {
@@ -80,6 +83,28 @@ TEST_F(ComparisonTest, ALearningRateWithARunThatDivergedIsNotTheBest) {
   EXPECT_THAT(variants(), ElementsAre("a 2", "b 1"));
 }
 
+// As earlier versions left it: finished, with a loss of null.
+TEST_F(ComparisonTest, ALossThatIsNotFiniteNeverWins) {
+  run("a-lr=1", "1", 50, 1);
+  run("a-lr=2", "2", 50, std::numeric_limits<double>::quiet_NaN());
+  run("b-lr=2", "2", 100, HUGE_VAL);
+  run("c-lr=1", "1", 10, 3);
+  EXPECT_THAT(variants(), ElementsAre("a 1", "c 1", "b 2"));
+  const Comparison comparison({folder_.path()});
+  const std::vector<std::string> text = lines_of(to_text(comparison));
+  EXPECT_THAT(text.at(1), AllOf(HasSubstr("a "), HasSubstr("0.5000"), HasSubstr("lr 2 diverged")));
+  EXPECT_THAT(text.at(3), AllOf(HasSubstr("b "), HasSubstr("0/1 runs, diverged")));
+  EXPECT_THAT(lines_of(to_csv(comparison)),
+              testing::Contains(testing::StartsWith("run,b-lr=2,b,2,1,0,diverged,,,,,")));
+  const auto json = nlohmann::json::parse(to_json(comparison));
+  EXPECT_EQ(json["variants"][0]["learning_rates"][1]["diverged_runs"], 1);
+  EXPECT_EQ(json["variants"][2]["best"]["diverged_runs"], 1);
+  EXPECT_FALSE(json["variants"][2]["best"].contains("loss"));
+  EXPECT_EQ(json["runs"][1]["status"], "diverged");
+  EXPECT_TRUE(json["runs"][1]["loss"].is_null());
+  EXPECT_FALSE(json["runs"][1].contains("accuracy"));
+}
+
 TEST_F(ComparisonTest, RunsOfOneNameAreToldApartByTheirFolders) {
   run("one/a", "1", 50, 1);
   run("two/a", "2", 60, 1);
@@ -100,8 +125,11 @@ TEST_F(ComparisonTest, RefusesFoldersWithoutRuns) {
 TEST_F(ComparisonTest, TablesHoldWhatThereIs) {
   run("a", "1", 50, 1);
   unfinished_run("b", "2");
-  write_text(folder_ / "b/config.yaml",
-             "checkpoint: {metric: accuracy}\noptimizer: {lr: 1, betas: [0.9, 0.99]}\n");
+  write_text(
+      folder_ / "b/config.yaml",
+      run_config_text("checkpoint: {metric: accuracy}\noptimizer: {lr: 1, betas: [0.9, 0.99]}\n"));
+  fs::create_directories(folder_ / "of others");
+  write_text(folder_ / "of others/config.yaml", "optimizer: {lr: 7}\n");
   const Comparison comparison({folder_.path()});
   const std::vector<std::string> text = lines_of(to_text(comparison));
   EXPECT_THAT(text.at(0), AllOf(HasSubstr("accuracy"), HasSubstr("loss")));

@@ -114,8 +114,8 @@ struct RunOptions {
         .variant("kind", attention, registry, "which attention");
     schema.section("optimizer", optimizer, "how weights move");
     Schema& train = schema.section("train", "the loop");
-    train.field("max_steps", max_steps, "steps").at_least(0);
-    train.field("save_at", save_at, "steps to keep for ever").positive();
+    train.field("max_steps", max_steps, "steps").at_least(0).unbounded();
+    train.field("save_at", save_at, "steps to keep for ever").positive().unbounded();
     train.choice("precision", precision, {{"f32", Precision::f32}, {"f64", Precision::f64}},
                  "of the arithmetic");
     Schema& output = schema.section("output", "what is written");

@@ -167,6 +167,19 @@ TEST(ConfigReader, RefusesKeysOfAnotherKind) {
             "softmax; it belongs to: sparse");
 }
 
+TEST(ConfigReader, NamesTheOverrideThatReplacesASectionOfAnotherKind) {
+  ConfigDocument document =
+      ConfigDocument::from_text(kBase + "attention: {kind: sparse, window: 8}\n", "f.yaml");
+  document.override_with("attention.kind=softmax");
+  RunOptions run;
+  EXPECT_EQ(
+      error_of<ConfigError>([&] { read_config(document, *describe(run)); }),
+      "f.yaml:2:27: attention.window: not an option of attention.kind softmax; it belongs to: "
+      "sparse; for another section in its place give 'attention={kind: softmax}'");
+  document.override_with("attention={kind: softmax}");
+  EXPECT_NO_THROW(read_config(document, *describe(run)));
+}
+
 TEST(ConfigReader, RefusesUnknownKindsAndChoices) {
   EXPECT_EQ(refusal_of("attention:\n  window: 8\n  kind: sparce\n"),
             "f.yaml:4:9: attention.kind: unknown name 'sparce'; did you mean 'sparse'?");
@@ -270,9 +283,17 @@ TEST(ConfigReader, RunsChecksAndBlamesTheKey) {
 
 TEST(ConfigReader, ReportsAllFaultsAtOnce) {
   EXPECT_EQ(refusal_of("model:\n  d_model: x\n  heads: 2\ntrian: {}\n"),
-            "f.yaml:3:12: model.d_model: expected integer, got 'x'\n"
-            "f.yaml:4:3: model.heads: unknown key; did you mean 'model.n_heads'?\n"
+            "f.yaml:3:12: model.d_model: expected integer, got 'x'; also "
+            "f.yaml:4:3: model.heads: unknown key; did you mean 'model.n_heads'?; also "
             "f.yaml:5:1: trian: unknown key; did you mean 'train'?");
+}
+
+TEST(ConfigReader, EndsAfterAFewFaults) {
+  std::string text;
+  for (int i = 0; i < 20000; ++i) text += fmt::format("k{}: 1\n", i);
+  const std::string refusal = refusal_of(text);
+  EXPECT_LT(refusal.size(), 2000u);
+  EXPECT_TRUE(refusal.ends_with("; and so on")) << refusal;
 }
 
 // Damaged text is read or refused with a ConfigError, and never anything else.

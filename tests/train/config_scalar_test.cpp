@@ -121,6 +121,18 @@ TEST(ConfigScalar, RefusedIntegersSayWhy) {
   }
 }
 
+TEST(ConfigScalar, NumbersAreTheSameHoweverTheyAreWritten) {
+  for (const auto& [a, b] : {std::pair("1e-3", "0.001"), std::pair("16", "0x10"),
+                             std::pair("2", "2.0"), std::pair(".5", "5e-1")}) {
+    EXPECT_EQ(canonical_scalar(a), canonical_scalar(b));
+  }
+  for (const auto& [a, b] : {std::pair("9007199254740992", "9007199254740993"), std::pair("1", "2"),
+                             std::pair("1", "true"), std::pair("10", "1_0"), std::pair("a", "A"),
+                             std::pair("0.5", "0.50001"), std::pair("nan", "x")}) {
+    EXPECT_NE(canonical_scalar(a), canonical_scalar(b));
+  }
+}
+
 TEST(ConfigScalar, OnlyTrueAndFalseAreBooleans) {
   EXPECT_TRUE(read_boolean("true"));
   EXPECT_FALSE(read_boolean("false"));

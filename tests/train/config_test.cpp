@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <set>
+
 #include "tests/train/run_fixture.h"
+#include "train/config_document.h"
 
 namespace mobius {
 namespace {
@@ -113,6 +118,62 @@ TEST_F(ConfigTest, LimitsTheThreads) {
             "override train.threads=100000: train.threads: must be in [0, 1024], got 100000");
 }
 
+// The integer keys that take 2^62, below a schema.
+void find_unbounded(const Schema& schema, const std::string& path, std::set<std::string>& found) {
+  for (const OptionEntry* entry : schema.entries()) {
+    const std::string key = join_path(path, key_of(*entry));
+    if (const auto* section = std::get_if<OptionSection>(entry)) {
+      find_unbounded(section->schema(), key, found);
+    } else if (const auto* list = std::get_if<OptionList>(entry)) {
+      find_unbounded(*list->preview().schema, key, found);
+    } else if (const auto* field = std::get_if<OptionField>(entry)) {
+      if (field->form().type != OptionType::integer) continue;
+      constexpr std::int64_t large = std::int64_t{1} << 62;
+      const OptionValue value = field->form().is_list
+                                    ? OptionValue(std::vector<std::int64_t>{large})
+                                    : OptionValue(large);
+      if (error_of([&] { field->assign(value); }) == "no error") found.insert(key);
+    }
+  }
+}
+
+// A number that is added to or multiplied has a limit; the others may be anything.
+TEST_F(ConfigTest, IntegersNearTheirLimitsAreRefusedOrSafe) {
+  std::set<std::string> found;
+  for (const std::string& attention : known_.attentions.names()) {
+    for (const std::string& task : known_.tasks.names()) {
+      Config config(known_);
+      config.attention = known_.attentions.choose(attention);
+      config.task = known_.tasks.choose(task);
+      find_unbounded(*describe(config), "", found);
+    }
+  }
+  EXPECT_THAT(found, testing::ElementsAre("attention.feature_seed", "attention.n_global",
+                                          "attention.stride", "attention.topk", "attention.window",
+                                          "train.seed"));
+  EXPECT_EQ(error_with({"attention={kind: sparse, window: 9223372036854775807}"}), "no error");
+  EXPECT_EQ(
+      error_with({"model={d_model: 16, positions: relative, max_distance: 4611686018427387904}"}),
+      "override model={d_model: 16, positions: relative, max_distance: 4611686018427387904}: "
+      "model.max_distance: must be at most 1000000000000000, got 4611686018427387904");
+}
+
+TEST_F(ConfigTest, AnEarlyStopCanAct) {
+  const auto with = [&](const std::string& metric, const std::string& threshold) {
+    return error_with({"train.early_stop={metric: " + metric + ", threshold: " + threshold + "}"});
+  };
+  for (const char* threshold : {"99", "1.0001", "-0.1"})
+    EXPECT_THAT(with("accuracy", threshold),
+                HasSubstr("train.early_stop.threshold: an accuracy lies in [0, 1], got "));
+  for (const char* threshold : {"0", "-1"})
+    EXPECT_THAT(with("loss", threshold), HasSubstr("train.early_stop.threshold: no loss gets to "));
+  for (const char* threshold : {"0.5", "1"}) {
+    EXPECT_EQ(with("accuracy", threshold), "no error");
+    EXPECT_EQ(with("loss", threshold), "no error");
+  }
+  EXPECT_EQ(with("loss", "99"), "no error");
+}
+
 // What the attention cannot do with the model around it shows before anything is built.
 TEST_F(ConfigTest, RefusesAttentionThatDoesNotGoWithTheModel) {
   const auto refusal_of = [&](const std::string& kind, const std::string& model) {
@@ -200,13 +261,21 @@ TEST_F(ConfigTest, ListsChanges) {
 }
 
 TEST_F(ConfigTest, KnowsWhatMayChangeOnResume) {
+  const auto recall =
+      parse_config("task: {name: recall, vocab: 16, seq_len: 16}\n", "recall.yaml", known_);
+  const auto lm = parse_config("task: {name: lm, text: a.txt, seq_len: 8}\n", "lm.yaml", known_);
+  for (const char* key : {"task.text", "task.tokens", "task.validation", "task.tokenizer_model"}) {
+    EXPECT_TRUE(may_change_on_resume(*lm, key)) << key << " says where, not what";
+    EXPECT_FALSE(may_change_on_resume(*recall, key)) << key << " is not of this task";
+  }
+  EXPECT_FALSE(may_change_on_resume(*lm, "task.seq_len"));
   for (const char* key : {"task.vocab", "task.name", "model.d_model", "attention.kind",
                           "optimizer.name", "train.seed", "train.batch_size"}) {
-    EXPECT_FALSE(may_change_on_resume(key)) << key;
+    EXPECT_FALSE(may_change_on_resume(*recall, key)) << key;
   }
   for (const char* key : {"optimizer.lr", "train.max_steps", "train.threads", "eval.every",
                           "schedule.kind", "checkpoint.keep_last", "output.dir"}) {
-    EXPECT_TRUE(may_change_on_resume(key)) << key;
+    EXPECT_TRUE(may_change_on_resume(*recall, key)) << key;
   }
 }
 
@@ -220,6 +289,15 @@ TEST(EarlyStop, IsReachedAtTheThreshold) {
   EXPECT_FALSE(reached(Metric::accuracy, 0.51));
   EXPECT_TRUE(reached(Metric::loss, 0.5));
   EXPECT_FALSE(reached(Metric::loss, 0.49));
+}
+
+// Its predictions mean nothing, however many of them are right.
+TEST(EarlyStop, IsNeverReachedByAScoreThatIsNotFinite) {
+  for (const double loss : {std::numeric_limits<double>::quiet_NaN(), HUGE_VAL, -HUGE_VAL}) {
+    const Score right{.loss_sum = loss, .n_labels = 4, .n_correct = 4, .n_scored = 4};
+    for (const Metric metric : {Metric::loss, Metric::accuracy})
+      EXPECT_FALSE((EarlyStopOptions{.metric = metric, .threshold = 1.0}.is_reached(right)));
+  }
 }
 
 }  // namespace

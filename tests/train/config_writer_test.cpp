@@ -8,10 +8,12 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/error_of.h"
 #include "tests/train/config_fixture.h"
 #include "train/config_reader.h"
 
@@ -21,7 +23,9 @@ namespace {
 using config_fixture::Precision;
 using config_fixture::RunOptions;
 using config_fixture::Sparse;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 RunOptions read_back(const std::string& yaml) {
   RunOptions run;
@@ -143,7 +147,8 @@ TEST(ConfigWriter, RandomDoublesSurviveToTheBit) {
 
 TEST(ConfigHelp, ListsEveryKeyOfEveryKind) {
   RunOptions run;
-  const std::string help = help_text(*describe(run));
+  const auto schema = describe(run);
+  const std::string help = help_text({schema.get()});
   EXPECT_THAT(help, HasSubstr("task: what is learned\n"
                               "  task.mixture  list of sections  []    sizes, mixed evenly\n"));
   EXPECT_THAT(help, HasSubstr("each of task.mixture: sizes, mixed evenly\n"
@@ -166,6 +171,40 @@ TEST(ConfigHelp, ListsEveryKeyOfEveryKind) {
                               "  attention.window   integer  64     > 0"));
   EXPECT_THAT(help, HasSubstr("optimizer.lr     number           required     > 0        peak"));
   EXPECT_THAT(help, HasSubstr("optimizer.clip   number or null   1.0          > 0        largest"));
+}
+
+TEST(ConfigHelp, IsOfASectionAKindOrAKeyAlone) {
+  RunOptions run;
+  const auto schema = describe(run);
+  const auto help = [&](const std::string& about) { return help_text({schema.get()}, about); };
+  EXPECT_EQ(help("model.mlp"),
+            "model.mlp: the feed-forward part\n"
+            "  model.mlp.kind     text    swiglu  swiglu | gelu  form\n"
+            "  model.mlp.dropout  number  0.0     in [0, 1)      share of units dropped\n");
+  EXPECT_THAT(help("model"), AllOf(StartsWith("model: "), HasSubstr("model.mlp.kind")));
+  EXPECT_THAT(help("attention"), HasSubstr("with attention.kind=sparse"));
+  EXPECT_EQ(help("attention.kind=softmax"),
+            "with attention.kind=softmax: scaled dot product\n"
+            "  attention.scale  number  1.0  > 0  of the scores\n");
+  EXPECT_EQ(help("train.max_steps"),
+            "train: the loop\n  train.max_steps  integer  1000  >= 0  steps\n");
+  EXPECT_THAT(help("task.mixture"), HasSubstr("task.mixture.N.seq_len"));
+  EXPECT_EQ(error_of<ConfigError>([&] { help("modle"); }),
+            "config help: there is no section or key 'modle'; did you mean 'model'?");
+  EXPECT_EQ(error_of<ConfigError>([&] { help("zzz"); }),
+            "config help: there is no section or key 'zzz'; 'mobius config help' lists all");
+}
+
+TEST(ConfigHelp, FitsTheWidth) {
+  RunOptions run;
+  const auto schema = describe(run);
+  const std::string help = help_text({schema.get()}, "", 40);
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 40u) << line;
+  EXPECT_THAT(help, HasSubstr("  optimizer.clip: number or null,\n"
+                              "      default 1.0, > 0\n"
+                              "      largest gradient norm, null for\n"
+                              "      none\n"));
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ const std::vector<Base> kBases = {
      {"task={name: recall, vocab: 16, seq_len: 8, n_test: 16}",
       "attention={kind: conformal, weight: custom, s: 2.0}",
       "optimizer={name: sgd, lr: 0.1, momentum: 0.5, weight_decay: 0.1}",
-      "train.early_stop={metric: accuracy, threshold: 0.0}"}},
+      "train.early_stop={metric: accuracy, threshold: 0.001}"}},
     {"mixture, a standard kernel",
      {"task={name: mqar, vocab: 32, n_test: 8,"
       " mixture: [{seq_len: 16, n_pairs: 2, weight: 1}, {seq_len: 12, n_pairs: 3, weight: 1}]}",

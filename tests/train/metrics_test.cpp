@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 MetricsLine line_at(std::int64_t step) {
   MetricsLine line;
@@ -166,6 +168,33 @@ TEST(Summary, ReadsBackWhatWasWritten) {
   EXPECT_EQ(read.step_ms, 1.5);
 }
 
+// As earlier versions wrote it: JSON has no number that is not finite.
+TEST(Summary, NullNeverReadsAsANumber) {
+  const TemporaryFolder folder;
+  const auto path = folder / "summary.json";
+  RunSummary summary;
+  summary.test = Score{.loss_sum = 12, .n_labels = 10, .n_correct = 9, .n_scored = 10};
+  summary.groups = {{"a", {.n_scored = 4}}, {"b", {.n_scored = 6}}};
+  summary.best_value = std::numeric_limits<double>::quiet_NaN();
+  write_summary(path, summary);
+  ASSERT_THAT(read_text(path), HasSubstr("\"best_value\": null"));
+  RunSummary read = read_summary(path).value();
+  EXPECT_FALSE(read.best_value.has_value());
+  EXPECT_TRUE(read.is_complete());  // its test score is a result
+
+  for (const double loss : {std::numeric_limits<double>::quiet_NaN(), HUGE_VAL}) {
+    summary.test->loss_sum = loss;
+    summary.groups[1].second.loss_sum = loss;
+    write_summary(path, summary);
+    read = read_summary(path).value();
+    EXPECT_FALSE(read.test.value().is_finite());
+    EXPECT_FALSE(read.groups[1].second.is_finite());
+    EXPECT_TRUE(read.groups[0].second.is_finite());
+    EXPECT_EQ(read.status, RunStatus::diverged);  // though it says finished
+    EXPECT_FALSE(read.is_complete());
+  }
+}
+
 TEST(Summary, OfAnInterruptedRunIsNotComplete) {
   RunSummary summary;
   summary.status = RunStatus::interrupted;
@@ -177,6 +206,48 @@ TEST(Summary, IsNothingWhereThereIsNone) {
   EXPECT_FALSE(read_summary(folder / "summary.json").has_value());
   write_text(folder / "summary.json", "{\"status\": \"fini");
   EXPECT_FALSE(read_summary(folder / "summary.json").has_value());
+}
+
+// A file that others wrote, or damaged.
+TEST(MetricsLog, PassesOverLinesThatAreNone) {
+  const TemporaryFolder folder;
+  const auto path = folder / "metrics.jsonl";
+  const std::string good = "{\"step\":1,\"split\":\"train\"}\n";
+  write_text(path,
+             "{\"step\":1,\"split\":2}\n{\"step\":1,\"split\":[]}\n{\"step\":1}\n"
+             "{\"step\":-1,\"split\":\"test\"}\n{\"step\":1.5,\"split\":\"test\"}\n"
+             "{\"step\":18446744073709551615,\"split\":\"test\"}\n[1]\n\xff\n\n" +
+                 std::string(100'000, '[') + "\n" + good);
+  MetricsLog(path, 3, 3);
+  EXPECT_EQ(read_text(path), good);
+}
+
+TEST(Summary, IsNothingWhereItIsNotOurs) {
+  const TemporaryFolder folder;
+  const auto path = folder / "summary.json";
+  RunSummary summary;
+  summary.test = Score{.loss_sum = 1.25, .n_labels = 10, .n_correct = 9, .n_scored = 10};
+  summary.groups = {{"a", {.n_scored = 4}}, {"b", {.n_scored = 6}}};
+  write_summary(path, summary);
+  ASSERT_TRUE(read_summary(path).has_value());
+  const Json good = Json::parse(read_text(path));
+  const std::pair<const char*, const char*> changes[] = {
+      {"/status", "\"done\""},     {"/status", "7"},          {"/step", "-1"},
+      {"/step", "1e300"},          {"/step", "null"},         {"/test", "[]"},
+      {"/test/n_labels", "-1"},    {"/test/n_scored", "1.5"}, {"/test/loss_sum", "\"a\""},
+      {"/groups", "[1]"},          {"/groups/a", "1"},        {"/groups/a/n_scored", "1e99"},
+      {"/parameters", "\"many\""}, {"/peak_bytes", "-1"},     {"/step_ms", "{}"},
+      {"/threads", "[]"},          {"/best_step", "-5"}};
+  for (const auto& [place, value] : changes) {
+    Json object = good;
+    object[Json::json_pointer(place)] = Json::parse(value);
+    write_text(path, object.dump());
+    EXPECT_FALSE(read_summary(path).has_value()) << place << " " << value;
+  }
+  for (const char* text : {"[]", "1", "null", "\xff", ""}) {
+    write_text(path, text);
+    EXPECT_FALSE(read_summary(path).has_value()) << text;
+  }
 }
 
 }  // namespace

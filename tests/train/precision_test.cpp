@@ -77,7 +77,7 @@ TEST(Precision, IsF32OrBf16) {
   EXPECT_THAT(resolved_yaml(*bf16), HasSubstr("  precision: bf16\n"));
   EXPECT_THAT(error_of([&] { config_of(kTinyRun, {"train.precision=f16"}, known); }),
               HasSubstr("train.precision: unknown choice 'f16'"));
-  EXPECT_TRUE(may_change_on_resume("train.precision"));
+  EXPECT_TRUE(may_change_on_resume(*config, "train.precision"));
 }
 
 // ---- runs

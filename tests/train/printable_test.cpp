@@ -25,6 +25,43 @@ TEST(Printable, EscapesControlCharacters) {
   EXPECT_EQ(printable_lines("a\x1b\n\nb\r"), "a\\x1b\n\nb\\r");
 }
 
+TEST(Printable, EscapesWhatTurnsOrEndsLines) {
+  EXPECT_EQ(printable("a\u202eb\u2066c\u200f"), "a\\xe2\\x80\\xaeb\\xe2\\x81\\xa6c\\xe2\\x80\\x8f");
+  EXPECT_EQ(printable("a\u2028b\u2029"), "a\\xe2\\x80\\xa8b\\xe2\\x80\\xa9");
+}
+
+TEST(Printable, ALineIsOfBoundedLength) {
+  EXPECT_EQ(printable_line("a.yaml:1:1: text\n"), "a.yaml:1:1: text\\n");
+  EXPECT_EQ(printable_line(std::string(256, 'x')), std::string(256, 'x'));
+  const std::string name = printable_line("a.yaml: '" + std::string(10000, 'x') + "': unknown key");
+  EXPECT_TRUE(name.starts_with("a.yaml: 'xxx")) << name;
+  EXPECT_TRUE(name.ends_with("xxx': unknown key")) << name;
+  EXPECT_LE(name.size(), 300u);
+  std::string words = "first ";
+  for (int i = 0; i < 100000; ++i) words += "word ";
+  const std::string line = printable_line(words + "last");
+  EXPECT_LE(line.size(), 2000u);
+  EXPECT_TRUE(line.starts_with("first word ") && line.ends_with(" word last")) << line;
+  EXPECT_LE(printable_line(std::string(600000, '\n')).size(), 256u);
+  EXPECT_EQ(printable_lines("a\n" + std::string(300, 'b')).find('\n'), 1u);
+}
+
+// Characters of two, three and four bytes stay whole, at whatever byte the text is cut.
+TEST(Printable, AShortenedTextIsStillText) {
+  for (const std::string character : {"\u00e9", "\u4e2d", "\U0001f600"}) {
+    std::string text = "a";
+    for (int i = 0; i < 100; ++i) text += character;
+    for (std::size_t most = 20; most < 40; ++most) {
+      const std::string short_text = shortened(text, most);
+      EXPECT_LE(short_text.size(), most);
+      EXPECT_EQ(find_binary(short_text), short_text.size());
+      EXPECT_NE(short_text.find("..."), std::string::npos);
+    }
+  }
+  EXPECT_LE(shortened(std::string(1000, '\x80'), 50).size(), 50u);
+  EXPECT_EQ(shortened("short", 5), "short");
+}
+
 TEST(Printable, EscapesWhatIsNoUtf8) {
   EXPECT_EQ(printable("\xff"), "\\xff");
   EXPECT_EQ(printable("caf\xe9!"), "caf\\xe9!");                     // Latin-1

@@ -4,7 +4,9 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "tests/error_of.h"
 #include "tests/train/run_fixture.h"
@@ -13,6 +15,8 @@ namespace mobius {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 class SafetensorsTest : public ::testing::Test {
  protected:
@@ -65,11 +69,12 @@ TEST_F(SafetensorsTest, ReadsTheDocumentedLayout) {
         R"("w":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}}  )",
         bytes);
   const std::vector<NamedTensor> tensors = read_safetensors(path_).tensors;
-  ASSERT_EQ(tensors.size(), 2u);
-  EXPECT_EQ(tensors[0].value.to_vector<float>(),
+  ASSERT_EQ(tensors.size(), 2u);  // in the order of their bytes
+  EXPECT_EQ(tensors[0].name, "w");
+  EXPECT_EQ(tensors[0].value.shape(), (Shape{2, 1}));
+  EXPECT_EQ(tensors[0].value.to_vector<float>(), (std::vector<float>{1.5, -2}));
+  EXPECT_EQ(tensors[1].value.to_vector<float>(),
             (std::vector<float>{1, -2, std::ldexp(1.0f, -24), HUGE_VALF}));
-  EXPECT_EQ(tensors[1].value.shape(), (Shape{2, 1}));
-  EXPECT_EQ(tensors[1].value.to_vector<float>(), (std::vector<float>{1.5, -2}));
 }
 
 TEST_F(SafetensorsTest, NamesWhatIsWrong) {
@@ -79,7 +84,7 @@ TEST_F(SafetensorsTest, NamesWhatIsWrong) {
   write_text(path_, "\x89HDF\r\n\x1a\n................");
   EXPECT_THAT(error(), HasSubstr("no safetensors file, or a truncated one"));
   write("{\"a\": [}", "");
-  EXPECT_THAT(error(), HasSubstr("parse error"));
+  EXPECT_THAT(error(), HasSubstr("its header is not valid JSON, from byte 8 of 8 on"));
   write("[1]", "");
   EXPECT_THAT(error(), HasSubstr("its header is no object"));
   const auto entry = [](const char* type, const char* shape, const char* offsets) {
@@ -95,11 +100,107 @@ TEST_F(SafetensorsTest, NamesWhatIsWrong) {
   write(entry("F32", "[4611686018427387904,4]", "[0,0]"), "");
   EXPECT_THAT(error(), HasSubstr("'w': shape [4611686018427387904, 4]: more than"));
   write(entry("F32", "[-1]", "[0,4]"), "1234");
-  EXPECT_THAT(error(), HasSubstr("'w': expected sizes of at least 0, got -1"));
+  EXPECT_THAT(error(), HasSubstr("'w': expected whole numbers of at least 0 as shape, got -1"));
   write(entry("F32", "[1]", "[4,8]"), "12345678");
   EXPECT_THAT(error(), HasSubstr("'w' starts at byte 4, expected 0"));
   write(entry("F32", "[1]", "[0,4]"), "12345678");
   EXPECT_THAT(error(), HasSubstr("8 bytes of tensors, but the header tells of 4"));
+}
+
+// Each of them is one line in our words, with the name of the file.
+TEST_F(SafetensorsTest, NamesWhatIsNoHeader) {
+  const std::string good = R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  const auto without = [&good](const std::string& part, const std::string& instead) {
+    std::string text = good;
+    return text.replace(text.find(part), part.size(), instead);
+  };
+  const auto repeated = [](const std::string& part, int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += part;
+    return text;
+  };
+  const std::pair<std::string, std::string> headers[] = {
+      {"", "its header is not valid JSON, from byte 1 of 0 on"},
+      {"null", "its header is no object"},
+      {good + "x", "its header is not valid JSON, from byte 55 of 55 on"},
+      {"{\"\xff\":1}", "its header is not valid JSON, from byte 3 of 7 on"},
+      {"{\"a\n\":1}", "its header is not valid JSON, from byte 4 of 8 on"},
+      {without("4]", "1e999]"), "its header has a number that is too large"},
+      {repeated("[", 100'000), "its header is nested too deeply"},
+      {repeated("{\"a\":", 100'000), "its header is nested too deeply"},
+      {R"({"w":1,"w":2})", "'w' comes twice in its header"},
+      {without(R"("shape":[1])", R"("shape":[1],"shape":[1])"), "'shape' comes twice"},
+      {R"({"w":1})", "'w': it has no dtype"},
+      {R"({"w":[]})", "'w': it has no dtype"},
+      {without(R"("dtype":"F32",)", ""), "'w': it has no dtype"},
+      {without(R"("F32")", "32"), "'w': expected a text as dtype"},
+      {without(R"("F32")", R"("F\u001b[2J")"),
+       "'w': expected F32, F64, BF16 or F16, got F\\x1b[2J"},
+      {without("[1]", "1"), "'w': expected at most 32 numbers as shape"},
+      {without("[1]", "{}"), "'w': expected at most 32 numbers as shape"},
+      {without("[1]", "[" + repeated("1,", 32) + "1]"), "'w': expected at most 32 numbers"},
+      {without("[1]", "[true]"), "'w': expected whole numbers of at least 0 as shape, got boolean"},
+      {without("[1]", "[1.0]"), "'w': expected whole numbers of at least 0 as shape, got 1.0"},
+      {without("[1]", "[18446744073709551615]"), "as shape, got 18446744073709551615"},
+      {without("[1]", "[1,null]"), "as shape, got null"},
+      {without("[0,4]", "[0]"), "'w': expected 2 numbers as data_offsets"},
+      {without("[0,4]", "[0,4,8]"), "'w': expected at most 2 numbers as data_offsets"},
+      {without("[0,4]", "[4,0]"), "'w': bytes 4 to 0 of 4 for F32 [1]"},
+      {without("[0,4]", "[0,9223372036854775807]"), "'w': bytes 0 to 9223372036854775807 of 4"},
+      {without("[0,4]", "[18446744073709551612,18446744073709551616]"), "as data_offsets, got"},
+      {without("{\"w\"", R"({"v":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"w")"),
+       "'w' starts at byte 0, expected 4"},
+      {without("{\"w\"", R"({"__metadata__":1,"w")"), "'__metadata__': expected texts by name"},
+      {without("{\"w\"", R"({"__metadata__":{"a":1},"w")"), "'__metadata__': expected a text"},
+      {without("{\"w\"", R"({"a\n\u001b[2J":1,"w")"), "'a\\n\\x1b[2J': it has no dtype"},
+      {"{" + std::string(17 << 20, ' ') + "}", "its header has 17825794 bytes, expected at most"},
+  };
+  for (const auto& [header, message] : headers) {
+    write(header, "1234");
+    EXPECT_THAT(error(), StartsWith(path_.string() + ": "));
+    EXPECT_THAT(error(), HasSubstr(message)) << header.substr(0, 200);
+    EXPECT_THAT(error(), Not(HasSubstr("\n"))) << message;
+    EXPECT_THAT(error(), Not(HasSubstr("json.exception"))) << message;
+  }
+}
+
+TEST_F(SafetensorsTest, IsInOrderWhateverTheHeaders) {
+  write(R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},)"
+        R"("empty":{"dtype":"F64","shape":[0],"data_offsets":[4,4]},)"
+        R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"comment":1}})",
+        "12345678");
+  std::vector<std::string> names;
+  for (const NamedTensor& tensor : read_safetensors(path_).tensors) names.push_back(tensor.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"a", "empty", "b"}));
+}
+
+TEST_F(SafetensorsTest, RefusesWhatIsNoModel) {
+  const Tensor before = Tensor::full({2}, 7);
+  const auto fill = [&](const std::vector<double>& values) {
+    write_safetensors(path_, {.tensors = {{"w", Tensor::from(values, {2})}}, .metadata = {}});
+    return error_of([&] { fill_from_safetensors(path_, {{"w", before}}); });
+  };
+  const std::string words =
+      path_.string() +
+      ": 'w' holds a number that is not finite, or too large for f32, at element 1";
+  for (const double value : {HUGE_VAL, -HUGE_VAL, std::nan(""), 1e300}) {
+    EXPECT_EQ(fill({1, value}), words);
+    EXPECT_EQ(before.to_vector<double>(), (std::vector<double>{7, 7}));
+  }
+  EXPECT_EQ(fill({1, 2}), "no error");
+}
+
+TEST_F(SafetensorsTest, WritesNothingThatCannotBeRead) {
+  const Tensor one = Tensor::full({1}, 1);
+  const auto write_error = [&](const Safetensors& content) {
+    return error_of([&] { write_safetensors(path_, content); });
+  };
+  EXPECT_EQ(write_error({.tensors = {{"\xff", one}}, .metadata = {}}),
+            path_.string() + ": cannot be written: a name or the configuration is not UTF-8");
+  EXPECT_EQ(write_error({.tensors = {{"w", one}, {"w", one}}, .metadata = {}}),
+            path_.string() + ": 'w' comes twice");
+  EXPECT_EQ(write_error({.tensors = {{"__metadata__", one}}, .metadata = {{"a", "b"}}}),
+            path_.string() + ": '__metadata__' comes twice");
 }
 
 TEST_F(SafetensorsTest, FillsWhatFitsAndNothingElse) {

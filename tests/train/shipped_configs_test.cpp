@@ -19,13 +19,23 @@ namespace fs = std::filesystem;
 
 const fs::path kConfigs = fs::path(MOBIUS_SOURCE_DIR) / "configs";
 
-// Builds what the configuration describes; one that reads text, on a short one.
+// Builds what the configuration describes, and compares its size with what is told beforehand; one
+// that reads text, on a short one.
 void build(Config& config, const TemporaryFolder& folder) {
   if (auto* lm = dynamic_cast<LmOptions*>(config.task.options.get())) {
     lm->text = folder / "text.txt";
     write_text(lm->text, some_text(100));
   }
-  build_experiment(config);
+  const Experiment experiment = build_experiment(config);
+  const ModelSize size =
+      size_of_model(config.model, *config.attention, experiment.task->vocab_size(),
+                    experiment.task->max_seq_len());
+  EXPECT_EQ(size.parameters(), static_cast<double>(experiment.model->parameter_count()));
+  double buffers = 0;
+  for (const auto& [name, value] : experiment.model->buffers()) {
+    buffers += static_cast<double>(value.numel());
+  }
+  EXPECT_EQ(size.buffers, buffers);
 }
 
 TEST(ShippedConfigs, AreAccepted) {

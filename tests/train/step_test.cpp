@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/ops.h"
+#include "tests/error_of.h"
 #include "tests/train/gradients.h"
 #include "tests/train/run_fixture.h"
 #include "train/experiment.h"
@@ -68,6 +69,40 @@ TEST(Accumulation, DoesNotChangeTheGradientInSinglePrecision) {
   const Gradients whole = gradients_in(1, DType::f32);
   expect_same(gradients_in(4, DType::f32), whole, 1e-6);
   expect_same(gradients_in(16, DType::f32), whole, 1e-6);
+}
+
+Score score_with_loss(double loss_sum) {
+  return {.loss_sum = loss_sum, .n_labels = 4, .n_correct = 4, .n_scored = 4};
+}
+
+TEST(Divergence, OfATestScoreNamesWhatIsToBlame) {
+  const auto model = make_model(DType::f32);
+  EXPECT_NO_THROW(require_finite_test(*model, score_with_loss(1e30), 3));
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(error_of<TrainingDiverged>(
+                [&] { require_finite_test(*model, score_with_loss(infinity), 3); }),
+            "step 3: the test loss is inf, though every parameter is finite: the activations "
+            "overflow");
+  model->parameters().front().value.data().slice(0, 0, 1).fill(NAN);
+  EXPECT_EQ(
+      error_of<TrainingDiverged>([&] { require_finite_test(*model, score_with_loss(NAN), 4); }),
+      "step 4: the test loss is nan, and parameter 'embedding.weight' is not finite");
+}
+
+TEST(Divergence, OfWhatAnUpdateMadeNamesIt) {
+  const auto model = make_model(DType::f32);
+  const auto optimizer = AdamWOptions().build(trained_parameters(*model));
+  OneRank alone;
+  const auto error = [&] {
+    return error_of<TrainingDiverged>([&] { require_finite_state(*optimizer, 9, alone); });
+  };
+  EXPECT_EQ(error(), "no error");
+  const auto [name, moment] = optimizer->state().back();
+  Tensor(moment).fill(std::numeric_limits<double>::infinity());
+  EXPECT_EQ(error(), "step 9: after the update, the optimiser's '" + name + "' is not finite");
+  Tensor parameter = optimizer->parameters().front().value.data();
+  parameter.fill(NAN);
+  EXPECT_EQ(error(), "step 9: after the update, parameter 'embedding.weight' is not finite");
 }
 
 TEST(Accumulation, OfABatchWithoutLabelsIsZero) {

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <csignal>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/backend.h"
+#include "core/cpu/isa.h"
+#include "tests/hostile_checkpoint.h"
 #include "tests/train/run_fixture.h"
 
 namespace mobius {
@@ -30,8 +33,8 @@ class TrainerTest : public testing::Test {
   RunSummary train_with_signal(const std::string& name,
                                const std::vector<std::string>& overrides = {},
                                const std::string& resume = "") {
-    const StopSignal stop;
-    std::raise(SIGTERM);
+    StopSignal stop;
+    stop.request();
     return train_in(folder_ / name, known_, stop, overrides, resume);
   }
   // What the newest checkpoint says of the run, but its time.
@@ -180,16 +183,89 @@ TEST_F(TrainerTest, StopsWhereTheLossIsNotFinite) {
   EXPECT_EQ(checkpoints("run"), (std::vector<std::string>{"step-00000001.h5"}));
 }
 
-TEST_F(TrainerTest, RefusesAFolderThatIsNotEmpty) {
+// The loss of the step is finite, and its update makes that of the test sequences not.
+TEST_F(TrainerTest, StopsWhereTheTestLossIsNotFinite) {
+  std::vector<std::string> settings = {"schedule.kind=constant", "eval.every=1",
+                                       "checkpoint.every=1", "checkpoint.keep_last=1"};
+  settings.push_back("train.max_steps=2");
+  train("run", settings);
+  settings.back() = "optimizer.lr=1e30";
+  const fs::path best = folder_ / "run" / "checkpoints" / "best.h5";
+  const std::string best_before = read_text(best);
+  const auto error = [&] {
+    return error_of<TrainingDiverged>([&] { train("run", settings, "auto"); });
+  };
+  EXPECT_THAT(error(), AllOf(HasSubstr("step 3: the test loss is "), HasSubstr("kept"),
+                             HasSubstr("step-00000002.h5")));
+  EXPECT_EQ(checkpoints("run"), (std::vector<std::string>{"best.h5", "step-00000002.h5"}));
+  EXPECT_TRUE(read_text(best) == best_before);
+  const Json line = metrics("run", "test").back();
+  EXPECT_EQ(line.at("step"), 3);
+  EXPECT_TRUE(line.at("loss").is_null());
+  EXPECT_TRUE(line.at("accuracy").is_null());
+  const RunSummary summary = read_summary(folder_ / "run" / "summary.json").value();
+  EXPECT_EQ(summary.status, RunStatus::diverged);
+  EXPECT_EQ(summary.step, 3);
+  EXPECT_LE(summary.best_step.value(), 2);
+  EXPECT_TRUE(std::isfinite(summary.best_value.value()));
+
+  // With the same rate it diverges again, with a lower one it goes on.
+  EXPECT_THAT(error(), HasSubstr("step 3: the test loss is "));
+  settings.pop_back();
+  EXPECT_EQ(train("run", settings, "auto").status, RunStatus::finished);
+  std::vector<int> tested;
+  for (const Json& test : metrics("run", "test")) tested.push_back(test.at("step"));
+  EXPECT_EQ(tested, (std::vector<int>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST_F(TrainerTest, ATestLossThatIsNotFiniteReachesNoGoal) {
+  EXPECT_THROW(train("run", {"optimizer.lr=1e30", "eval.every=1", "checkpoint.metric=accuracy",
+                             "train.early_stop.threshold=0.0"}),
+               TrainingDiverged);
+  const RunSummary summary = read_summary(folder_ / "run" / "summary.json").value();
+  EXPECT_EQ(summary.status, RunStatus::diverged);
+  EXPECT_EQ(summary.step, 1);
+  EXPECT_FALSE(summary.test.has_value());
+  EXPECT_FALSE(summary.best_step.has_value());
+  EXPECT_FALSE(summary.steps_to_99.has_value());
+  EXPECT_FALSE(newest_checkpoint(folder_ / "run" / "checkpoints").path.has_value());
+}
+
+// The rate is infinite in f32: the update overflows, though loss and gradient are finite.
+TEST_F(TrainerTest, NoCheckpointHoldsWhatIsNotFinite) {
+  const std::vector<std::string> wild = {"optimizer.lr=1e39", "schedule.kind=constant",
+                                         "eval.every=0", "checkpoint.every=1"};
+  EXPECT_THAT(
+      error_of<TrainingDiverged>([&] { train("run", wild); }),
+      AllOf(HasSubstr("step 1: after the update, parameter '"), HasSubstr("no checkpoint")));
+  EXPECT_THAT(error_of<TrainingDiverged>([&] { train_with_signal("stopped", wild); }),
+              HasSubstr("step 1: after the update, "));
+  for (const char* run : {"run", "stopped"}) {
+    EXPECT_FALSE(newest_checkpoint(folder_ / run / "checkpoints").path.has_value());
+    EXPECT_EQ(read_summary(folder_ / run / "summary.json").value().status, RunStatus::diverged);
+  }
+}
+
+TEST(TrainingRecord, TakesNoBestThatIsNotFinite) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto record = TrainingRecord::from_map({{"best_step", 3}, {"best_value", nan}});
+  EXPECT_FALSE(record.best_step.has_value());
+  EXPECT_FALSE(record.best_value.has_value());
+  EXPECT_EQ(TrainingRecord::from_map({{"best_step", 3}, {"best_value", 0.5}}).best_step, 3);
+}
+
+TEST_F(TrainerTest, ACheckpointNamesItsInstructionSet) {
+  train("run");
+  const fs::path newest = newest_checkpoint(folder_ / "run" / "checkpoints").path.value();
+  EXPECT_EQ(read_checkpoint_header(newest).instruction_set, instruction_set());
+}
+
+TEST_F(TrainerTest, RefusesAFolderWithARun) {
   train("run");
   const std::string before = read_text(folder_ / "run" / "metrics.jsonl");
   EXPECT_THAT(error_of([&] { train("run"); }),
-              AllOf(HasSubstr("not empty"), HasSubstr("--resume auto"), HasSubstr("--out")));
+              AllOf(HasSubstr("holds a run"), HasSubstr("--resume auto"), HasSubstr("--out")));
   EXPECT_EQ(read_text(folder_ / "run" / "metrics.jsonl"), before);
-
-  fs::create_directory(folder_ / "thesis");
-  write_text(folder_ / "thesis" / "chapter.tex", "");
-  EXPECT_THAT(error_of([&] { train("thesis", {}, "auto"); }), HasSubstr("chapter.tex"));
 }
 
 TEST_F(TrainerTest, ResumeStartsWhereThereIsNothingYet) {
@@ -211,7 +287,8 @@ TEST_F(TrainerTest, BranchesOffFromACheckpoint) {
   train("branch", {}, from);
   EXPECT_EQ(metrics("branch", "train").size(), 2u);
   EXPECT_EQ(metrics("branch", "train").back(), metrics("run", "train").back());
-  EXPECT_THAT(error_of([&] { train("branch", {}, from); }), HasSubstr("not the run that"));
+  EXPECT_THAT(error_of([&] { train("branch", {}, from); }),
+              HasSubstr("holds a run that is not the one of"));
 }
 
 TEST_F(TrainerTest, ResumeSkipsABrokenCheckpoint) {
@@ -222,6 +299,35 @@ TEST_F(TrainerTest, ResumeSkipsABrokenCheckpoint) {
   train("run", {}, "auto");
   EXPECT_EQ(metrics("run", "train"), metrics("straight", "train"));
   EXPECT_EQ(read_checkpoint_header(newest).step, 6);
+}
+
+// What a checkpoint says of its run must be able to be, whoever sealed it.
+TEST_F(TrainerTest, ResumeRefusesARecordThatCannotBe) {
+  train("run");
+  const fs::path checkpoints = folder_ / "run" / "checkpoints";
+  for (const auto& entry : fs::directory_iterator(checkpoints)) {
+    if (entry.path().filename() != "step-00000006.h5") fs::remove(entry.path());
+  }
+  const fs::path path = checkpoints / "step-00000006.h5";
+  const std::string good = read_text(path);
+  const auto resume_error = [&](const char* name, double value) {
+    write_text(path, good);
+    alter_checkpoint(path, [&](hid_t file) { hostile::set_number(file, "progress", name, value); });
+    return error_of([&] { train("run", {}, "auto"); });
+  };
+  const auto of_count = [&](const std::string& name, const std::string& value) {
+    return path.string() + ": damaged: attribute '" + name + "' of group 'progress' is " + value +
+           ", expected a count";
+  };
+  EXPECT_EQ(resume_error("tokens", 1e300), of_count("tokens", "1e+300"));
+  EXPECT_EQ(resume_error("tokens", HUGE_VAL), of_count("tokens", "inf"));
+  EXPECT_EQ(resume_error("evaluated_step", 2.5), of_count("evaluated_step", "2.5"));
+  EXPECT_EQ(resume_error("best_step", std::nan("")), of_count("best_step", "nan"));
+  for (const char* name : {"evaluated_step", "best_step", "steps_to_99"}) {
+    EXPECT_EQ(resume_error(name, 7),
+              path.string() + ": damaged: it is of step 6, but tells of step 7");
+  }
+  EXPECT_EQ(resume_error("steps_to_99", 6), "no error");
 }
 
 TEST_F(TrainerTest, ASecondRunCannotUseTheFolder) {
@@ -301,7 +407,7 @@ TEST_F(TrainerTest, ASignalInTheLastTestPassLeavesItToTheResumedRun) {
 TEST_F(TrainerTest, ASignalBeforeTheFirstStepOfABranchSavesTheBranch) {
   train("run", {"eval.every=2"});
   const std::string from = folder_ / "run" / "checkpoints" / "step-00000004.h5";
-  const std::vector<std::string> goal = {"eval.every=2", "train.early_stop.threshold=2.0"};
+  const std::vector<std::string> goal = {"eval.every=2", "train.early_stop.threshold=1.0"};
   EXPECT_EQ(train_with_signal("branch", goal, from).step, 4);
   EXPECT_EQ(train("branch", goal, "auto").step, 6);
   EXPECT_EQ(metrics("branch", "train").size(), 2u);

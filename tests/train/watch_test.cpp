@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/train/run_fixture.h"
 
 namespace mobius {
@@ -41,6 +43,21 @@ TEST(Plot, StandsASinglePointAndNone) {
   EXPECT_EQ(plot("t", {{"x", {}}}, 40, 6), "t: nothing yet\n");
 }
 
+// What a file may say, though no run does.
+TEST(Plot, ShowsNumbersAtTheirLimits) {
+  const double most = std::numeric_limits<double>::max();
+  EXPECT_EQ(plot("t", {{"x", {{0, -most}, {1, 0}, {2, most}}}}, 19, 7),
+            "t\n"
+            "1.798e+308 |     a\n"
+            "           |    a \n"
+            "           |    a \n"
+            "           |   a  \n"
+            "           |  a   \n"
+            "           | a    \n"
+            "-1.798e+308 |a     \n"
+            "      step  0    2\n");
+}
+
 TEST(Watch, ReadsRunsAndComparisons) {
   const TemporaryFolder folder;
   const Registries known;
@@ -56,6 +73,9 @@ TEST(Watch, ReadsRunsAndComparisons) {
   EXPECT_THAT(watch_screen(runs, 60, 20),
               AllOf(HasSubstr("test loss"), HasSubstr("test accuracy"), HasSubstr("  a a  loss 3."),
                     HasSubstr("  b b  loss 3.")));
+  EXPECT_THAT(watch_screen(runs, 60, 20), testing::Not(HasSubstr("diverged")));
+  EXPECT_THROW(train_in(folder / "all/c", known, {"optimizer.lr=1e30"}), TrainingDiverged);
+  EXPECT_THAT(watch_screen(watched_runs(folder / "all"), 60, 20), HasSubstr("  c c  diverged\n"));
   EXPECT_THROW(watched_runs(folder / "none"), ConfigError);
 }
 

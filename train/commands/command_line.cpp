@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "core/nearest.h"
 #include "core/parallel.h"
 #include "train/commands/commands.h"
+#include "train/output.h"
 #include "train/printable.h"
 #include "train/step.h"
 
@@ -26,25 +29,45 @@ constexpr const char* exit_codes = R"(Exit codes:
   0  done
   1  failed: a file, the disk, memory, ...
   2  the configuration or the command line is wrong
-  3  training stopped: a loss or gradient was not finite
-  4  stopped by Ctrl-C, SIGTERM or SIGUSR1, with everything saved (a second one ends at once)
+  3  a number was not finite: training stopped, or a checkpoint was scored
+  4  stopped with everything saved: by Ctrl-C, SIGTERM, SIGUSR1 or SIGHUP (a closed terminal; ignored
+     under nohup), or because the pipe of standard output was closed; a signal more than a second
+     after the first ends at once
 
 Example:
   mobius train configs/recall/mqar_softmax.yaml optimizer.lr=3e-4 --out runs/first)";
 
 ExitCode fail(ExitCode code, const std::string& message) {
-  std::fflush(stdout);
-  fmt::print(stderr, "mobius: error: {}\n", printable_lines(message));
+  say("mobius: error: " + message);
   return code;
 }
 
+// A reader that leaves, as `head` does, has read what it wanted: nothing is said.
+ExitCode fail(const OutputError& error) {
+  return error.is_closed() ? ExitCode::failed : fail(ExitCode::failed, error.what());
+}
+
+// Waits for up to a second; false where the launcher, or a user, asks to stop meanwhile.
+bool waits_undisturbed(const StopSignal& stop) {
+  constexpr auto interval = std::chrono::milliseconds(10);
+  for (auto left = std::chrono::milliseconds(1000); left.count() > 0; left -= interval) {
+    if (stop.is_requested()) return false;
+    std::this_thread::sleep_for(interval);
+  }
+  return true;
+}
+
 // A rank that fails by itself ends the others, which wait for it. What is wrong for one (a
-// configuration, a file) mostly is for all: the root says it, and the others let it speak first.
-ExitCode fail(ExitCode code, const std::string& message, Communicator* communicator) {
+// configuration, a file) mostly is for all: the root says it and ends the others, which let it
+// speak first.
+ExitCode fail(ExitCode code, const std::string& message, Communicator* communicator,
+              const StopSignal& stop) {
   if (communicator == nullptr || communicator->size() == 1) return fail(code, message);
-  if (!communicator->is_root()) std::this_thread::sleep_for(std::chrono::seconds(1));
-  fail(code, communicator->is_root() ? message
-                                     : fmt::format("rank {}: {}", communicator->rank(), message));
+  if (communicator->is_root()) {
+    fail(code, message);
+  } else if (waits_undisturbed(stop)) {
+    fail(code, fmt::format("rank {}: {}", communicator->rank(), message));
+  }
   communicator->abort(static_cast<int>(code));
   return code;
 }
@@ -75,6 +98,17 @@ std::vector<std::string> options_of(const CLI::App& app) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   return names;
+}
+
+// "mobius config show": the command that was given, with those it lies in.
+std::string full_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return parent == nullptr ? command.get_name() : full_name(*parent) + " " + command.get_name();
+}
+
+std::string failure_message(const CLI::App* app, const CLI::Error& error) {
+  return fmt::format("mobius: error: {}\nRun '{} --help' for what it takes.\n",
+                     printable_line(error.what()), full_name(innermost(*app)));
 }
 
 // Throws ConfigError that names the command or option that was probably meant, where the command
@@ -111,51 +145,82 @@ ExitCode parse_and_run(CLI::App& app, int argc, const char* const* argv, const A
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) refuse_unknown_words(app);
-    std::ostringstream nowhere;
-    const int code = communicator.is_root() ? app.exit(error) : app.exit(error, nowhere, nowhere);
+    std::ostringstream out, err;
+    const int code = app.exit(error, out, err);
+    if (communicator.is_root()) {
+      fmt::print("{}", out.str());
+      Output(stderr).write(err.str());
+    }
     return code == 0 ? ExitCode::done : ExitCode::bad_input;
   }
   return actions.run(communicator);
 }
 
-ExitCode run(int argc, const char* const* argv, const Registries& known,
+ExitCode run(int argc, const char* const* argv, const Registries& known, StopSignal& stop,
              Communicator& communicator) {
   CLI::App app("Trains attention models described by a YAML file.", "mobius");
   app.footer(exit_codes);
   app.set_version_flag("--version", "mobius " MOBIUS_VERSION);
   app.require_subcommand(1);
-  app.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return fmt::format("mobius: error: {}\nRun 'mobius --help' for the commands.\n",
-                       printable(error.what()));
-  });
+  app.failure_message(failure_message);
   Actions actions;
-  add_train_command(app, known, actions.of_all_ranks);
+  add_train_command(app, known, stop, actions.of_all_ranks);
   add_eval_command(app, known, actions.of_all_ranks);
-  add_generate_command(app, known, actions.of_one_process);
+  add_generate_command(app, known, stop, actions.of_one_process);
   add_inspect_command(app, actions.of_one_process);
   add_export_command(app, actions.of_one_process);
   add_import_command(app, known, actions.of_one_process);
   add_config_command(app, known, actions.of_one_process);
-  add_compare_command(app, known, actions.of_one_process);
-  add_watch_command(app, actions.of_one_process);
+  add_compare_command(app, known, stop, actions.of_one_process);
+  add_watch_command(app, stop, actions.of_one_process);
   return parse_and_run(app, argc, argv, actions, communicator);
+}
+
+// It is there until the process has ended: a signal that comes in its very last moment does not
+// change its exit code.
+StopSignal& signals_of_program() {
+  static StopSignal& stop = *new StopSignal;
+  return stop;
+}
+
+ExitCode run_to_the_end(int argc, const char* const* argv, const Registries& known,
+                        StopSignal& stop) {
+  std::unique_ptr<Communicator> communicator;
+  try {
+    communicator = join_ranks();
+    backend_for({});  // an instruction set that cannot be had is met here, before any file
+    return run(argc, argv, known, stop, *communicator);
+  } catch (const OutputError& error) {
+    return fail(error);
+  } catch (const TrainingDiverged& error) {  // on all ranks alike
+    if (communicator->is_root()) fail(ExitCode::diverged, error.what());
+    return ExitCode::diverged;
+  } catch (const ConfigError& error) {
+    return fail(ExitCode::bad_input, error.what(), communicator.get(), stop);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fail(ExitCode::failed,
+                fmt::format("{}: {}", error.path1().string(), error.code().message()),
+                communicator.get(), stop);
+  } catch (const std::system_error& error) {  // fmt's, where standard output is what failed
+    if (std::ferror(stdout) != 0) return fail(OutputError(error.code().value()));
+    return fail(ExitCode::failed, error.what(), communicator.get(), stop);
+  } catch (const std::exception& error) {
+    return fail(ExitCode::failed, error.what(), communicator.get(), stop);
+  }
 }
 
 }  // namespace
 
 ExitCode run_command_line(int argc, const char* const* argv, const Registries& known) {
-  std::unique_ptr<Communicator> communicator;
+  StopSignal& stop = signals_of_program();
+  hold_standard_streams();
+  const ExitCode code = run_to_the_end(argc, argv, known, stop);
+  if (code != ExitCode::done) return code;
   try {
-    communicator = join_ranks();
-    backend_for({});  // an instruction set that cannot be had is met here, before any file
-    return run(argc, argv, known, *communicator);
-  } catch (const TrainingDiverged& error) {  // on all ranks alike
-    if (communicator->is_root()) fail(ExitCode::diverged, error.what());
-    return ExitCode::diverged;
-  } catch (const ConfigError& error) {
-    return fail(ExitCode::bad_input, error.what(), communicator.get());
-  } catch (const std::exception& error) {
-    return fail(ExitCode::failed, error.what(), communicator.get());
+    flush_standard_output();
+    return code;
+  } catch (const OutputError& error) {
+    return fail(error);
   }
 }
 

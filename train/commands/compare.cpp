@@ -3,23 +3,32 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "core/path.h"
 #include "train/checkpoint.h"
 #include "train/commands/commands.h"
+#include "train/commands/value_options.h"
 #include "train/comparison.h"
 #include "train/comparison_file.h"
 #include "train/comparison_output.h"
 #include "train/config_reader.h"
+#include "train/data_places.h"
+#include "train/experiment.h"
 #include "train/job_pool.h"
+#include "train/memory.h"
+#include "train/output.h"
 #include "train/printable.h"
+#include "train/progress.h"
 #include "train/report.h"
+#include "train/run_folder.h"
 #include "train/trainer.h"
 
 namespace mobius {
@@ -47,10 +56,12 @@ A comparison is a configuration with variations, a grid, or both:
     train.seed: [1, 2, 3]
 
 Each run is trained in a process and a folder of its own; finished ones are skipped and interrupted
-ones go on where they were, so the same command continues a comparison. One that fails or diverges
-is listed, and the others go on. What a variation or the grid sets wins over a key=value given here,
-which changes the base. The table shows the best learning rate of each, and means over the seeds; it
-is also written to comparison.csv and comparison.json, and drawn in report.html.)";
+ones go on where they were, so the same command continues a comparison: after Ctrl-C, SIGTERM,
+SIGUSR1 or a closed terminal, which let every run save and end, and after any other end. One that
+fails or diverges is listed, and the others go on. What a variation sets wins over a key=value given
+here, which changes the base; one that would change no run, for the grid sets the same, is an error.
+The table shows the best learning rate of each, and means over the seeds; it is also written to
+comparison.csv and comparison.json, and drawn in report.html.)";
 
 struct CompareArguments {
   std::string config;
@@ -59,6 +70,10 @@ struct CompareArguments {
   int jobs = 1;
   bool is_list = false;
   std::vector<std::string> report;
+
+  void describe(Schema& schema) {
+    schema.field("jobs", jobs, "runs trained at once").at_least(1).at_most(4096);
+  }
 };
 
 struct Contender {
@@ -84,6 +99,7 @@ std::vector<Contender> read_contenders(const CompareArguments& arguments, const 
   for (const ComparisonJob& job : expand_comparison(document)) {
     auto config = make_config(job.document, known);
     const fs::path root = root_folder(arguments, job.document, *config);
+    require_plain_name(root);
     config->output.dir = (root / job.name).string();
     contenders.push_back({job.name, std::move(config)});
   }
@@ -95,9 +111,20 @@ bool is_complete(const Contender& contender) {
   return summary && summary->is_complete();
 }
 
-// Throws ConfigError where the folder holds a run that this configuration would not have made.
-void require_same_run(Contender& contender, const Registries& known) {
+// Whether the run in the folder saw the data that the configuration describes now.
+bool has_same_data(Contender& contender, const fs::path& comparison) {
+  const auto newest = newest_checkpoint(contender.folder() / "checkpoints").path;
+  if (!newest) return false;
+  const CheckpointHeader header = read_checkpoint_header(*newest);
+  find_data(*contender.config, {comparison.parent_path()});
+  return build_task(*contender.config, header.tokenizer)->fingerprint() == header.data;
+}
+
+// Throws ConfigError where the folder holds a run that this configuration would not have made, or
+// files that are not of a run and would be written over.
+void require_same_run(Contender& contender, const fs::path& comparison, const Registries& known) {
   const fs::path folder = contender.folder();
+  require_usable_folder(folder, {.from = Resume::From::newest});
   const fs::path path = folder / "config.yaml";
   const bool is_done = is_complete(contender);
   if (!fs::exists(path)) return;
@@ -105,7 +132,9 @@ void require_same_run(Contender& contender, const Registries& known) {
   const auto stored = parse_config(read_whole_file(path), path.string(), known);
   for (const ConfigChange& change : changes(*stored, *contender.config)) {
     if (change.key.starts_with("output.") || change.key == "train.threads") continue;
-    if (!is_done && may_change_on_resume(change.key)) continue;
+    if (!is_done && may_change_on_resume(*contender.config, change.key)) continue;
+    if (is_data_place(*contender.config, change.key) && has_same_data(contender, comparison))
+      continue;
     throw ConfigError(
         "{}: holds {} with {} = {}, but the comparison says {}; remove "
         "it, or choose another folder by --out DIR",
@@ -114,41 +143,84 @@ void require_same_run(Contender& contender, const Registries& known) {
   }
 }
 
-// Makes the folders, with the configurations, of those that are not finished.
+// Of those that are not finished, as many of the largest as run at once; each alone is named.
+void require_room(const std::vector<Contender>& contenders, int jobs) {
+  const std::optional<double> available = available_memory();
+  std::vector<double> needs;
+  for (const Contender& contender : contenders) {
+    if (is_complete(contender)) continue;
+    const Config& config = *contender.config;
+    const auto need = memory_need(config, config.task->least_size(), MemoryUse::training);
+    try {
+      require_memory(need, available);
+    } catch (const ConfigError& error) {
+      throw ConfigError("{}: {}", contender.name, error.what());
+    }
+    needs.push_back(total_bytes(need));
+  }
+  std::sort(needs.rbegin(), needs.rend());
+  needs.resize(std::min(needs.size(), static_cast<std::size_t>(jobs)));
+  const double together = std::accumulate(needs.begin(), needs.end(), 0.0);
+  if (!available || together <= *available) return;
+  throw ConfigError(
+      "--jobs {}: at least {} of memory are needed for as many runs, but {} are available", jobs,
+      format_bytes(together), format_bytes(*available));
+}
+
+// Makes the folders of those that are not finished.
 std::vector<Job> prepare(std::vector<Contender>& contenders) {
   std::vector<Job> jobs;
   for (Contender& contender : contenders) {
     if (is_complete(contender)) continue;
-    std::error_code error;
-    fs::create_directories(contender.folder(), error);
-    if (error) throw Error("{}: cannot be made: {}", contender.folder().string(), error.message());
-    write_whole_file(contender.folder() / "config.yaml", resolved_yaml(*contender.config));
-    jobs.push_back({contender.name, contender.folder(), contender.config->train.max_steps});
+    make_folder(contender.folder());
+    jobs.push_back({contender.name, contender.folder(),
+                    run_config_text(resolved_yaml(*contender.config)),
+                    contender.config->train.max_steps});
   }
   return jobs;
 }
 
-// One line of a shell a job, that can be run anywhere.
-void print_list(const std::vector<Job>& jobs) {
+// Writes the configurations and prints one line of a shell a job, that can be run anywhere.
+void list(const std::vector<Job>& jobs) {
   for (const Job& job : jobs) {
+    write_config(job);
     std::string line = "cd " + shell_word(fs::current_path().string()) + " &&";
     for (const std::string& word : command_of(job)) line += " " + shell_word(word);
     fmt::print("{}\n", line);
   }
 }
 
-void write_comparison(const std::vector<fs::path>& runs, const fs::path& folder) {
-  const Comparison comparison(runs);
-  write_whole_file(folder / "comparison.csv", to_csv(comparison));
-  write_whole_file(folder / "comparison.json", to_json(comparison));
-  write_whole_file(folder / "report.html", to_html(comparison));
-  fmt::print("{}\nreport.html, comparison.csv and comparison.json are in {}\n",
-             printable_lines(to_text(comparison)), printable(folder.string()));
+// Throws ConfigError where one of the files below is there, but was not written by a comparison.
+void require_own_comparison(const fs::path& folder) {
+  const std::vector<std::pair<const char*, const char*>> marks = {
+      {"comparison.csv", "level,"},
+      {"comparison.json", "\"metric\""},
+      {"report.html", "<title>Mobius: comparison</title>"}};
+  for (const auto& [name, mark] : marks) {
+    const fs::path path = folder / name;
+    if (!fs::is_regular_file(path)) continue;
+    constexpr std::size_t head = 1024;
+    const std::string content = read_whole_file(path).substr(0, head);
+    if (content.empty() || content.find(mark) != std::string::npos) continue;
+    throw ConfigError("{}: was not written by a comparison; choose another folder by --out DIR",
+                      path.string());
+  }
 }
 
-std::string end_in_words(const ProcessEnd& end) {
-  return end.signal != 0 ? fmt::format("killed by signal {}", end.signal)
-                         : fmt::format("exit code {}", end.exit_code);
+void write_comparison(const std::vector<fs::path>& runs, const fs::path& folder) {
+  const Comparison comparison(runs);
+  make_folder(folder);
+  write_whole_file(folder / comparison_csv, to_csv(comparison));
+  write_whole_file(folder / comparison_json, to_json(comparison));
+  write_whole_file(folder / comparison_page, to_html(comparison));
+  fmt::print("{}\n{}, {} and {} are in {}\n", printable_lines(to_text(comparison)), comparison_page,
+             comparison_csv, comparison_json, printable_line(folder.string()));
+}
+
+std::string end_in_words(const std::optional<ProcessEnd>& end) {
+  if (!end) return "could not be started";
+  if (end->signal == 0) return fmt::format("exit code {}", end->exit_code);
+  return fmt::format("killed by signal {} ({})", end->signal, ::strsignal(end->signal));
 }
 
 std::size_t count_of(const std::vector<JobStatus>& statuses, JobState state) {
@@ -157,13 +229,12 @@ std::size_t count_of(const std::vector<JobStatus>& statuses, JobState state) {
                     [state](const JobStatus& status) { return status.state == state; }));
 }
 
-void say(const std::string& line) { fmt::print(stderr, "{}\n", printable(line)); }
-
 void list_failures(const std::vector<Job>& jobs, const std::vector<JobStatus>& statuses) {
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     if (statuses[i].state != JobState::failed && statuses[i].state != JobState::diverged) continue;
-    say(fmt::format("{}: {}: {}; see {}", jobs[i].name, end_in_words(statuses[i].end),
-                    statuses[i].problem, log_of(jobs[i]).string()));
+    const std::string& problem = statuses[i].problem;
+    say(fmt::format("{}: {}{}{}; see {}", jobs[i].name, end_in_words(statuses[i].end),
+                    problem.empty() ? "" : ": ", problem, log_of(jobs[i]).string()));
   }
 }
 
@@ -173,62 +244,79 @@ ExitCode exit_code_of(const std::vector<JobStatus>& statuses) {
   return count_of(statuses, JobState::diverged) > 0 ? ExitCode::diverged : ExitCode::done;
 }
 
-ExitCode train_all(const CompareArguments& arguments, std::vector<Contender>& contenders) {
+// The folders of those that came as far as to have a configuration there. Throws Error where none
+// did, with what kept the first from it.
+std::vector<fs::path> begun(const std::vector<Contender>& contenders,
+                            const std::vector<JobStatus>& statuses) {
+  std::vector<fs::path> folders;
+  for (const Contender& contender : contenders) {
+    if (holds_run(contender.folder())) folders.push_back(contender.folder());
+  }
+  if (folders.empty()) throw Error("no run could be started: {}", statuses.front().problem);
+  return folders;
+}
+
+ExitCode train_all(const CompareArguments& arguments, std::vector<Contender>& contenders,
+                   StopSignal& stop) {
+  stop.listen();
   const fs::path root = contenders.front().folder().parent_path();
-  fs::create_directories(root);
+  make_folder(root);
+  require_own_comparison(root);
   const FolderLock lock(root);
+  remove_unfinished(root);
   const std::vector<Job> jobs = prepare(contenders);
   for (const Contender& contender : contenders) {
     if (is_complete(contender)) say(contender.name + ": finished before, skipped");
   }
-  const StopSignal stop;
-  JobDisplay display(stderr, jobs);
+  JobDisplay display(stderr, jobs, &stop);
   const std::vector<JobStatus> statuses = run_jobs(jobs, arguments.jobs, stop, display);
   list_failures(jobs, statuses);
   if (stop.is_requested() && exit_code_of(statuses) != ExitCode::failed) {
     say("interrupted and saved; the same command goes on from here");
     return ExitCode::interrupted;
   }
-  std::vector<fs::path> folders;
-  for (const Contender& contender : contenders) folders.push_back(contender.folder());
-  write_comparison(folders, root);
+  write_comparison(begun(contenders, statuses), root);
   return exit_code_of(statuses);
 }
 
 ExitCode report(const CompareArguments& arguments) {
   const std::vector<fs::path> folders(arguments.report.begin(), arguments.report.end());
   const fs::path out = arguments.out.empty() ? folders.front() : fs::path(arguments.out);
-  fs::create_directories(out);
+  require_own_comparison(out);
   write_comparison(folders, out);
   return ExitCode::done;
 }
 
-ExitCode compare(const CompareArguments& arguments, const Registries& known) {
+ExitCode compare(const CompareArguments& arguments, const Registries& known, StopSignal& stop) {
   if (!arguments.report.empty()) return report(arguments);
   if (arguments.config.empty()) throw ConfigError("compare: CONFIG is missing, or --report DIR");
   std::vector<Contender> contenders = read_contenders(arguments, known);
-  for (Contender& contender : contenders) require_same_run(contender, known);
-  if (!arguments.is_list) return train_all(arguments, contenders);
-  print_list(prepare(contenders));
+  for (Contender& contender : contenders) {
+    require_same_run(contender, arguments.config, known);
+  }
+  if (!arguments.is_list) {
+    require_room(contenders, arguments.jobs);
+    return train_all(arguments, contenders, stop);
+  }
+  list(prepare(contenders));
   return ExitCode::done;
 }
 
 }  // namespace
 
-void add_compare_command(CLI::App& app, const Registries& known, Action& action) {
+void add_compare_command(CLI::App& app, const Registries& known, StopSignal& stop, Action& action) {
   CLI::App* command =
       app.add_subcommand("compare", "Train variations of one configuration, and compare them");
   command->footer(examples);
   auto arguments = std::make_shared<CompareArguments>();
   CLI::Option* config = command->add_option("config", arguments->config, "YAML file");
-  config->type_name("CONFIG");
+  config->type_name("CONFIG")->transform(expand_home);
   command->add_option("overrides", arguments->overrides, "values that replace the base's")
       ->type_name("key.path=value");
   command->add_option("--out", arguments->out, "folder of the comparison; default runs/NAME")
-      ->type_name("DIR");
-  command->add_option("--jobs,-j", arguments->jobs, "runs trained at once")
-      ->check(CLI::Range(1, 4096))
-      ->type_name("N");
+      ->type_name("DIR")
+      ->transform(expand_home);
+  add_value_option(*command, describe(*arguments), "jobs", "--jobs,-j");
   CLI::Option* list =
       command->add_flag("--list", arguments->is_list,
                         "print one command a line for each unfinished run, to run elsewhere");
@@ -236,10 +324,11 @@ void add_compare_command(CLI::App& app, const Registries& known, Action& action)
       ->add_option("--report", arguments->report,
                    "compare the runs in these folders, as far as they have finished")
       ->type_name("DIR...")
+      ->transform(expand_home)
       ->excludes(config)
       ->excludes(list);
-  command->callback([arguments, &known, &action] {
-    action = [arguments, &known] { return compare(*arguments, known); };
+  command->callback([arguments, &known, &stop, &action] {
+    action = [arguments, &known, &stop] { return compare(*arguments, known, stop); };
   });
 }
 

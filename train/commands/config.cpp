@@ -1,12 +1,16 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/path.h"
 #include "train/commands/commands.h"
+#include "train/comparison_file.h"
 #include "train/config_writer.h"
+#include "train/terminal.h"
 
 namespace mobius {
 
@@ -14,7 +18,8 @@ namespace {
 
 constexpr const char* examples = R"(Examples:
   mobius config show run.yaml optimizer.lr=3e-4      every value, defaults and overrides included
-  mobius config help                                 every key: type, default, range, meaning)";
+  mobius config help                                 every key: type, default, range, meaning
+  mobius config help attention                       those of a section, or one key)";
 
 struct ShowArguments {
   std::string config;
@@ -27,9 +32,16 @@ ExitCode show(const ShowArguments& arguments, const Registries& known) {
   return ExitCode::done;
 }
 
-ExitCode help(const Registries& known) {
+// In lines as wide as the terminal; elsewhere a line a key, for other programs to search.
+ExitCode help(const std::string& about, const Registries& known) {
   Config config(known);
-  fmt::print("{}", help_text(*describe(config)));
+  ComparisonKeys comparison;
+  const auto of_run = describe(config), of_comparison = describe(comparison);
+  const std::vector<const Schema*> all = {of_run.get(), of_comparison.get()};
+  fmt::print("{}",
+             ::isatty(STDOUT_FILENO) == 0
+                 ? help_text(all, about)
+                 : help_text(all, about, static_cast<std::size_t>(terminal_size(stdout).columns)));
   return ExitCode::done;
 }
 
@@ -44,15 +56,21 @@ void add_config_command(CLI::App& app, const Registries& known, Action& action) 
   auto arguments = std::make_shared<ShowArguments>();
   show_command->add_option("config", arguments->config, "YAML file")
       ->required()
-      ->type_name("CONFIG");
+      ->type_name("CONFIG")
+      ->transform(expand_home);
   show_command->add_option("overrides", arguments->overrides, "values that replace the file's")
       ->type_name("key.path=value");
   show_command->callback([arguments, &known, &action] {
     action = [arguments, &known] { return show(*arguments, known); };
   });
 
-  CLI::App* help_command = command->add_subcommand("help", "List every key with its meaning");
-  help_command->callback([&known, &action] { action = [&known] { return help(known); }; });
+  CLI::App* help_command = command->add_subcommand("help", "List keys with their meaning");
+  auto about = std::make_shared<std::string>();
+  help_command
+      ->add_option("section", *about, "section or key, such as train.early_stop; all unless given")
+      ->type_name("SECTION");
+  help_command->callback(
+      [about, &known, &action] { action = [about, &known] { return help(*about, known); }; });
 }
 
 }  // namespace mobius

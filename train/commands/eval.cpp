@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "core/parallel.h"
+#include "core/path.h"
 #include "train/checkpoint.h"
 #include "train/commands/commands.h"
+#include "train/data_places.h"
 #include "train/experiment.h"
 #include "train/metrics.h"
+#include "train/output.h"
 #include "train/printable.h"
 #include "train/step.h"
 
@@ -21,11 +24,12 @@ namespace mobius {
 namespace {
 
 constexpr const char* examples = R"(Examples:
-  mobius eval runs/run/checkpoints/best.h5
+  mobius eval runs/run                      its best.h5, else its newest checkpoint
   mobius eval runs/run/checkpoints/best.h5 --json | python3 -m json.tool
+  mobius eval runs/run task.text=/data/now/here.txt
 
-The score is that of the training run's own evaluation at the same step, bit for bit. A text or a
-token file that has changed since is warned of, and scored.)";
+The score is that of the training run's own evaluation at the same step, bit for bit on the same
+instruction set. A text or a token file that has changed since is warned of, and scored.)";
 
 using NamedScores = std::vector<std::pair<std::string, Score>>;
 
@@ -37,8 +41,8 @@ void print_scores(std::int64_t step, const Evaluation& evaluation, const NamedSc
              total.n_scored);
   if (groups.size() > 1) {
     for (const auto& [name, score] : groups) {
-      fmt::print("  {}: loss {:.6f}, accuracy {:.2f}%\n", name, printable(score.loss()),
-                 100 * score.accuracy());
+      fmt::print("  {}: loss {:.6f}, accuracy {:.2f}%\n", printable_line(name),
+                 printable(score.loss()), 100 * score.accuracy());
     }
   }
   if (evaluation.share_beyond_resolution) {
@@ -47,35 +51,65 @@ void print_scores(std::int64_t step, const Evaluation& evaluation, const NamedSc
   }
 }
 
+void warn_of_data(const Task& task) {
+  for (const std::string& warning : task.warnings()) say("mobius: warning: " + warning);
+}
+
 // The score is then not that of the training run: of other data, by the same name.
 void warn_of_other_data(const CheckpointHeader& header, const Task& task, const std::string& path) {
   const std::string now = task.fingerprint();
   if (header.data == now) return;
-  std::fflush(stdout);
-  fmt::print(stderr, "mobius: warning: {}: was made with {}, but now there are {}\n",
-             printable(path), header.data.empty() ? "data of no files" : printable(header.data),
-             now.empty() ? "none" : printable(now));
+  say(fmt::format("mobius: warning: {}: was made with {}, but now there are {}", path,
+                  header.data.empty() ? "data of no files" : header.data,
+                  now.empty() ? "none" : now));
 }
 
-ExitCode eval(const std::string& path, bool as_json, const Registries& known,
-              Communicator& communicator) {
+// The model is the checkpoint's.
+void require_keys_of_scoring(const std::vector<std::string>& overrides) {
+  for (const std::string& assignment : overrides) {
+    if (assignment.starts_with("task.") || assignment.starts_with("train.")) continue;
+    throw printable_error(
+        "override {}: a checkpoint is scored as it is; expected a key of task or "
+        "train",
+        assignment);
+  }
+}
+
+struct EvalArguments {
+  std::string checkpoint;
+  std::vector<std::string> overrides;
+  bool as_json = false;
+};
+
+ExitCode eval(const EvalArguments& arguments, const Registries& known, Communicator& communicator) {
+  require_keys_of_scoring(arguments.overrides);
+  const std::string path = find_checkpoint(arguments.checkpoint).string();
   const CheckpointHeader header = read_checkpoint_header(path);
-  const auto config = parse_config(header.config, path, known);
+  const auto config = parse_config(header.config, path, known, arguments.overrides);
+  find_data(*config, folders_above(path));
   if (config->train.threads > 0) set_num_threads(config->train.threads);
   const Experiment experiment = build_experiment(*config, {}, header.tokenizer);
   load_checkpoint(path, tensors_of(*experiment.model));
-  if (communicator.is_root()) warn_of_other_data(header, *experiment.task, path);
+  if (communicator.is_root()) {
+    warn_of_other_data(header, *experiment.task, path);
+    warn_of_data(*experiment.task);
+  }
 
   const Evaluation evaluation =
       *evaluate(*experiment.model, *experiment.task, config->train.micro_batch_size(), communicator,
                 [] { return false; });
+  try {
+    require_finite_test(*experiment.model, evaluation.total, header.step);
+  } catch (const TrainingDiverged& error) {
+    throw TrainingDiverged("{}: {}", path, error.what());
+  }
   if (!communicator.is_root()) return ExitCode::done;
   const auto language = language_score(evaluation.total.loss(), *experiment.task);
   NamedScores groups;
   for (std::size_t i = 0; i < evaluation.groups.size(); ++i) {
     groups.emplace_back(experiment.task->groups()[i], evaluation.groups[i]);
   }
-  if (as_json) {
+  if (arguments.as_json) {
     fmt::print("{}\n", evaluation_json(header.step, evaluation.total, groups,
                                        evaluation.share_beyond_resolution, language));
   } else {
@@ -89,13 +123,19 @@ ExitCode eval(const std::string& path, bool as_json, const Registries& known,
 void add_eval_command(CLI::App& app, const Registries& known, RanksAction& action) {
   CLI::App* command = app.add_subcommand("eval", "Score a checkpoint on the test sequences");
   command->footer(examples);
-  auto path = std::make_shared<std::string>();
-  auto as_json = std::make_shared<bool>(false);
-  command->add_option("checkpoint", *path, "HDF5 file")->required()->type_name("CHECKPOINT");
-  command->add_flag("--json", *as_json, "one JSON object on standard output");
-  command->callback([path, as_json, &known, &action] {
-    action = [path, as_json, &known](Communicator& communicator) {
-      return eval(*path, *as_json, known, communicator);
+  auto arguments = std::make_shared<EvalArguments>();
+  command->add_option("checkpoint", arguments->checkpoint, "HDF5 file, or the folder of a run")
+      ->required()
+      ->type_name("CHECKPOINT")
+      ->transform(expand_home);
+  command
+      ->add_option("overrides", arguments->overrides,
+                   "values of task and train that replace the checkpoint's")
+      ->type_name("key.path=value");
+  command->add_flag("--json", arguments->as_json, "one JSON object on standard output");
+  command->callback([arguments, &known, &action] {
+    action = [arguments, &known](Communicator& communicator) {
+      return eval(*arguments, known, communicator);
     };
   });
 }

@@ -1,15 +1,17 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <map>
+#include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
+#include "core/path.h"
 #include "train/checkpoint.h"
 #include "train/commands/commands.h"
+#include "train/data_places.h"
 #include "train/experiment.h"
+#include "train/file.h"
 #include "train/printable.h"
 #include "train/safetensors.h"
 
@@ -18,7 +20,7 @@ namespace mobius {
 namespace {
 
 constexpr const char* export_examples = R"(Example:
-  mobius export runs/run/checkpoints/best.h5 model.safetensors
+  mobius export runs/run model.safetensors           of its best.h5, else of its newest checkpoint
 
 From Python: safetensors.numpy.load_file("model.safetensors")["embedding.weight"]
 The configuration and the step are in the file's metadata; `mobius inspect` lists the names.)";
@@ -30,19 +32,42 @@ constexpr const char* import_examples = R"(Example:
 The file must have exactly the parameters of the model that the configuration describes; `mobius
 inspect` lists them. The checkpoint is one of step 0, with a fresh optimiser.)";
 
-ExitCode export_parameters(const std::string& checkpoint, const std::string& out) {
+// For the user, also where what is written goes to the standard output.
+void say_written(const std::string& out, const std::string& what) {
+  fmt::print(std::filesystem::is_regular_file(out) ? stdout : stderr, "{}: {}\n",
+             printable_line(out), printable_line(what));
+}
+
+struct ExportArguments {
+  std::string checkpoint, out;
+  bool is_forced = false;
+};
+
+ExitCode export_parameters(const ExportArguments& arguments) {
+  const std::filesystem::path checkpoint = find_checkpoint(arguments.checkpoint);
+  require_free(arguments.out, {checkpoint}, arguments.is_forced);
   const CheckpointHeader header = read_checkpoint_header(checkpoint);
-  write_safetensors(out, {.tensors = read_parameters(checkpoint),
-                          .metadata = {{"format", "mobius"},
-                                       {"step", std::to_string(header.step)},
-                                       {"config", header.config}}});
-  fmt::print("{}: the parameters of step {}\n", printable(out), header.step);
+  write_safetensors(arguments.out, {.tensors = read_parameters(checkpoint),
+                                    .metadata = {{"format", "mobius"},
+                                                 {"step", std::to_string(header.step)},
+                                                 {"config", header.config}}});
+  say_written(arguments.out, fmt::format("the parameters of step {}", header.step));
   return ExitCode::done;
 }
 
-ExitCode import_parameters(const std::string& config_path, const std::string& file,
-                           const std::string& out, const Registries& known) {
+struct ImportArguments {
+  std::string config, file, out;
+  bool is_forced = false;
+};
+
+ExitCode import_parameters(const ImportArguments& arguments, const Registries& known) {
+  const auto& [config_path, file, out, is_forced] = arguments;
   const auto config = load_config(config_path, {}, known);
+  find_data(*config, {std::filesystem::path(config_path).parent_path()});
+  for (const std::filesystem::path& data : data_files(*config)) {
+    require_free(out, {data}, /*may_replace=*/true);
+  }
+  require_free(out, {config_path, file}, is_forced);
   const Experiment experiment = build_experiment(*config);
   const CheckpointTensors tensors = tensors_of(*experiment.model, *experiment.optimizer);
   fill_from_safetensors(file, tensors.parameters);
@@ -53,8 +78,12 @@ ExitCode import_parameters(const std::string& config_path, const std::string& fi
   header.tokenizer = tokenizer_model(*experiment.task);
   header.data = experiment.task->fingerprint();
   save_checkpoint(out, header, tensors);
-  fmt::print("{}: step 0 with the parameters of {}\n", printable(out), printable(file));
+  say_written(out, fmt::format("step 0 with the parameters of {}", file));
   return ExitCode::done;
+}
+
+void add_force(CLI::App& command, bool& is_forced) {
+  command.add_flag("--force", is_forced, "replace a file that exists");
 }
 
 }  // namespace
@@ -63,29 +92,40 @@ void add_export_command(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("export", "Write a checkpoint's parameters as a safetensors file");
   command->footer(export_examples);
-  auto paths = std::make_shared<std::pair<std::string, std::string>>();
-  command->add_option("checkpoint", paths->first, "HDF5 file")->required()->type_name("CHECKPOINT");
-  command->add_option("out", paths->second, "safetensors file")->required()->type_name("OUT");
-  command->callback([paths, &action] {
-    action = [paths] { return export_parameters(paths->first, paths->second); };
-  });
+  auto arguments = std::make_shared<ExportArguments>();
+  command->add_option("checkpoint", arguments->checkpoint, "HDF5 file, or the folder of a run")
+      ->required()
+      ->type_name("CHECKPOINT")
+      ->transform(expand_home);
+  command->add_option("out", arguments->out, "safetensors file")
+      ->required()
+      ->type_name("OUT")
+      ->transform(expand_home);
+  add_force(*command, arguments->is_forced);
+  command->callback(
+      [arguments, &action] { action = [arguments] { return export_parameters(*arguments); }; });
 }
 
 void add_import_command(CLI::App& app, const Registries& known, Action& action) {
   CLI::App* command =
       app.add_subcommand("import", "Make a checkpoint from the parameters in a safetensors file");
   command->footer(import_examples);
-  struct Paths {
-    std::string config, file, out;
-  };
-  auto paths = std::make_shared<Paths>();
-  command->add_option("config", paths->config, "of the model")->required()->type_name("CONFIG");
-  command->add_option("file", paths->file, "safetensors file")->required()->type_name("FILE");
-  command->add_option("out", paths->out, "HDF5 file")->required()->type_name("CHECKPOINT");
-  command->callback([paths, &known, &action] {
-    action = [paths, &known] {
-      return import_parameters(paths->config, paths->file, paths->out, known);
-    };
+  auto arguments = std::make_shared<ImportArguments>();
+  command->add_option("config", arguments->config, "of the model")
+      ->required()
+      ->type_name("CONFIG")
+      ->transform(expand_home);
+  command->add_option("file", arguments->file, "safetensors file")
+      ->required()
+      ->type_name("FILE")
+      ->transform(expand_home);
+  command->add_option("out", arguments->out, "HDF5 file")
+      ->required()
+      ->type_name("CHECKPOINT")
+      ->transform(expand_home);
+  add_force(*command, arguments->is_forced);
+  command->callback([arguments, &known, &action] {
+    action = [arguments, &known] { return import_parameters(*arguments, known); };
   });
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -10,31 +11,45 @@
 #include <vector>
 
 #include "core/parallel.h"
+#include "core/path.h"
 #include "data/lm.h"
 #include "nn/generator.h"
 #include "train/checkpoint.h"
 #include "train/commands/commands.h"
+#include "train/commands/value_options.h"
+#include "train/memory.h"
+#include "train/output.h"
 #include "train/printable.h"
-#include "train/stop_signal.h"
 
 namespace mobius {
 
 namespace {
 
 constexpr const char* examples = R"(Examples:
-  mobius generate runs/shakespeare_char/checkpoints/best.h5
+  mobius generate runs/shakespeare_char     its best.h5, else its newest checkpoint
   mobius generate best.h5 --prompt "ROMEO:" --tokens 300 --temperature 0.8 --top-k 40 --seed 7
 
 The text goes to standard output as it is made, the prompt first; how fast, to standard error. The
-same options and seed make the same text. Ctrl-C ends it.)";
+same options and seed make the same text. Ctrl-C ends it, and so does a closed
+pipe of standard output.)";
 
 struct GenerateArguments {
   std::string checkpoint;
-  std::string prompt = "\n";
+  std::optional<std::string> prompt;
   std::int64_t tokens = 500;
   SamplingOptions sampling;
   std::uint64_t seed = 1;
   std::optional<std::int64_t> context;
+
+  void describe(Schema& schema) {
+    schema.field("tokens", tokens, "how many to make").non_negative();
+    sampling.describe(schema);
+    schema.field("seed", seed, "of the draws").non_negative().unbounded();
+    schema
+        .field("context", context,
+               "tokens looked back on at most; the length of training sequences unless given")
+        .at_least(2);
+  }
 };
 
 // Bytes of a text that end with a whole character, or with bytes that begin none.
@@ -51,7 +66,7 @@ std::size_t whole_characters(std::string_view text) {
 // Writes text as its tokens come, a character only when all of its bytes are there.
 class TextStream {
  public:
-  explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  TextStream(const Tokenizer& tokenizer, Output& out) : tokenizer_(tokenizer), out_(out) {}
   ~TextStream() { write(pending_.size()); }
   TextStream(const TextStream&) = delete;
   TextStream& operator=(const TextStream&) = delete;
@@ -63,12 +78,12 @@ class TextStream {
 
  private:
   void write(std::size_t n) {
-    std::fwrite(pending_.data(), 1, n, stdout);
-    std::fflush(stdout);
+    out_.write(std::string_view(pending_).substr(0, n));
     pending_.erase(0, n);
   }
 
   const Tokenizer& tokenizer_;
+  Output& out_;
   std::string pending_;
 };
 
@@ -79,7 +94,8 @@ struct Writer {
   std::int64_t trained_length;
 };
 
-Writer load_writer(const std::string& path, const Registries& known) {
+Writer load_writer(const std::string& checkpoint, const Registries& known) {
+  const std::string path = find_checkpoint(checkpoint).string();
   const CheckpointHeader header = read_checkpoint_header(path);
   const auto config = parse_config(header.config, path, known);
   const auto* task = dynamic_cast<const LmOptions*>(config->task.options.get());
@@ -88,11 +104,40 @@ Writer load_writer(const std::string& path, const Registries& known) {
   }
   if (config->train.threads > 0) set_num_threads(config->train.threads);
   Writer writer{make_tokenizer(*header.tokenizer), nullptr, task->seq_len};
+  require_memory(
+      memory_need(*config, {writer.tokenizer->vocab_size(), task->seq_len}, MemoryUse::model));
   writer.model = std::make_unique<LanguageModel>(config->model, *config->attention,
                                                  writer.tokenizer->vocab_size(), task->seq_len,
                                                  config->train.seed);
   load_checkpoint(path, tensors_of(*writer.model));
   return writer;
+}
+
+// What text begins from that nobody has begun: a line end, where the vocabulary has one, else a
+// space, else its first token that stands for text.
+std::int32_t first_token(const Tokenizer& tokenizer) {
+  const auto find = [&](auto&& is_meant) -> std::optional<std::int32_t> {
+    for (std::int32_t token = 0; token < tokenizer.vocab_size(); ++token) {
+      const bool is_known = !tokenizer.is_unknown(token);
+      if (is_known && is_meant(tokenizer.decode(std::span(&token, 1)))) return token;
+    }
+    return std::nullopt;
+  };
+  for (const char* beginning : {"\n", " "}) {
+    const auto token = find([beginning](const std::string& text) { return text == beginning; });
+    if (token) return *token;
+  }
+  const auto token = find([](const std::string& text) { return !text.empty(); });
+  if (!token) throw Error("the tokenizer has no token that stands for text");
+  return *token;
+}
+
+void warn_of_unknown(const Tokenizer& tokenizer, const std::vector<std::int32_t>& tokens) {
+  const auto n = std::count_if(tokens.begin(), tokens.end(),
+                               [&](std::int32_t token) { return tokenizer.is_unknown(token); });
+  if (n == 0) return;
+  say(fmt::format("mobius: warning: --prompt: {} of {} tokens are unknown to the tokenizer", n,
+                  tokens.size()));
 }
 
 std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const std::string& prompt) {
@@ -103,68 +148,59 @@ std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const std::strin
     throw ConfigError("--prompt: {}", error.what());
   }
   if (tokens.empty()) throw ConfigError("--prompt: expected text to go on from, got none");
+  warn_of_unknown(tokenizer, tokens);
   return tokens;
 }
 
-ExitCode generate(const GenerateArguments& arguments, const Registries& known) {
-  arguments.sampling.validate();
+ExitCode generate(const GenerateArguments& arguments, const Registries& known, StopSignal& stop) {
   const Writer writer = load_writer(arguments.checkpoint, known);
-  const std::vector<std::int32_t> prompt = tokens_of(*writer.tokenizer, arguments.prompt);
+  const Tokenizer& tokenizer = *writer.tokenizer;
+  const std::vector<std::int32_t> prompt = arguments.prompt
+                                               ? tokens_of(tokenizer, *arguments.prompt)
+                                               : std::vector{first_token(tokenizer)};
   Generator generator(*writer.model, arguments.sampling,
                       arguments.context.value_or(writer.trained_length), arguments.seed);
-  const StopSignal stop;
+  stop.listen();
+  Output out(stdout, &stop);
   const auto start = std::chrono::steady_clock::now();
   std::int64_t n = 0;
   {
-    TextStream text(*writer.tokenizer);
+    TextStream text(tokenizer, out);
     text.add(prompt);
     generator.read(prompt);
-    for (; n < arguments.tokens && !stop.is_requested(); ++n) {
+    for (; n < arguments.tokens && !stop.is_requested() && out.is_written(); ++n) {
       const std::int32_t token = generator.next();
       text.add(std::span(&token, 1));
     }
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  fmt::print(stderr, "\n{} tokens, {:.0f} tokens/s\n", n, static_cast<double>(n) / seconds.count());
-  return stop.is_requested() ? ExitCode::interrupted : ExitCode::done;
+  say("");
+  say(fmt::format("{} tokens, {:.0f} tokens/s", n, static_cast<double>(n) / seconds.count()));
+  if (stop.is_requested()) return ExitCode::interrupted;
+  out.require_written();
+  return ExitCode::done;
 }
 
 }  // namespace
 
-void add_generate_command(CLI::App& app, const Registries& known, Action& action) {
+void add_generate_command(CLI::App& app, const Registries& known, StopSignal& stop,
+                          Action& action) {
   CLI::App* command = app.add_subcommand("generate", "Write text with a trained language model");
   command->footer(examples);
   auto arguments = std::make_shared<GenerateArguments>();
-  command->add_option("checkpoint", arguments->checkpoint, "HDF5 file")
+  command->add_option("checkpoint", arguments->checkpoint, "HDF5 file, or the folder of a run")
       ->required()
-      ->type_name("CHECKPOINT");
-  command->add_option("--prompt", arguments->prompt, "text to go on from; a line end unless given")
+      ->type_name("CHECKPOINT")
+      ->transform(expand_home);
+  command
+      ->add_option(
+          "--prompt", arguments->prompt,
+          "text to go on from; unless given a line end, or, where the text had none, a space "
+          "or else its first character")
       ->type_name("TEXT");
-  command->add_option("--tokens", arguments->tokens, "how many to make")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("N");
-  command
-      ->add_option("--temperature", arguments->sampling.temperature,
-                   "divides the logits; 0: always the likeliest token")
-      ->capture_default_str()
-      ->type_name("T");
-  command
-      ->add_option("--top-k", arguments->sampling.top_k, "draw from the K likeliest tokens alone")
-      ->type_name("K");
-  command
-      ->add_option("--top-p", arguments->sampling.top_p,
-                   "draw from the likeliest tokens that have the probability P together")
-      ->type_name("P");
-  command->add_option("--seed", arguments->seed, "of the draws")
-      ->capture_default_str()
-      ->type_name("SEED");
-  command
-      ->add_option("--context", arguments->context,
-                   "tokens looked back on at most; the length of training sequences unless given")
-      ->type_name("N");
-  command->callback([arguments, &known, &action] {
-    action = [arguments, &known] { return generate(*arguments, known); };
+  add_value_options(*command, describe(*arguments));
+  command->callback([arguments, &known, &stop, &action] {
+    action = [arguments, &known, &stop] { return generate(*arguments, known, stop); };
   });
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "core/path.h"
 #include "train/checkpoint.h"
 #include "train/commands/commands.h"
 #include "train/printable.h"
@@ -13,24 +14,30 @@ namespace mobius {
 
 namespace {
 
-constexpr const char* examples = R"(Example:
+constexpr const char* examples = R"(Examples:
   mobius inspect runs/run/checkpoints/best.h5
+  mobius inspect runs/run                   its best.h5, else its newest checkpoint
 
 From Python: h5py.File("best.h5")["parameters"]["embedding.weight"][:])";
 
-ExitCode inspect(const std::string& path) {
+ExitCode inspect(const std::string& checkpoint) {
+  const std::string path = find_checkpoint(checkpoint).string();
   const CheckpointHeader header = read_checkpoint_header(path);
   const std::vector<StoredTensor> parameters = list_parameters(path);
   fmt::print("step {}, seed {}\n", header.step, header.seed);
+  if (!header.instruction_set.empty())
+    fmt::print("instruction set: {}\n", printable(header.instruction_set));
   for (const auto& [name, value] : header.progress)
-    fmt::print("{}: {:g}\n", printable(name), printable(value));
+    fmt::print("{}: {:g}\n", printable_line(name), printable(value));
   fmt::print("\n# configuration\n{}\n# parameters\n", printable_lines(header.config));
 
   std::size_t width = 5;
-  for (const StoredTensor& tensor : parameters) width = std::max(width, tensor.name.size());
+  for (const StoredTensor& tensor : parameters) {
+    width = std::max(width, printable_line(tensor.name).size());
+  }
   std::int64_t total = 0;
   for (const StoredTensor& tensor : parameters) {
-    fmt::print("{:<{}}  {:<4}  {:>14}  {:>10}\n", printable(tensor.name), width,
+    fmt::print("{:<{}}  {:<4}  {:>14}  {:>10}\n", printable_line(tensor.name), width,
                name_of(tensor.dtype), to_string(tensor.shape), numel(tensor.shape));
     total += numel(tensor.shape);
   }
@@ -45,7 +52,10 @@ void add_inspect_command(CLI::App& app, Action& action) {
       app.add_subcommand("inspect", "Show a checkpoint's step, configuration and parameters");
   command->footer(examples);
   auto path = std::make_shared<std::string>();
-  command->add_option("checkpoint", *path, "HDF5 file")->required()->type_name("CHECKPOINT");
+  command->add_option("checkpoint", *path, "HDF5 file, or the folder of a run")
+      ->required()
+      ->type_name("CHECKPOINT")
+      ->transform(expand_home);
   command->callback([path, &action] { action = [path] { return inspect(*path); }; });
 }
 

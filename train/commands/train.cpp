@@ -1,15 +1,21 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/path.h"
 #include "train/commands/commands.h"
+#include "train/data_places.h"
+#include "train/output.h"
 #include "train/printable.h"
 #include "train/trainer.h"
 
 namespace mobius {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -19,10 +25,14 @@ constexpr const char* examples = R"(Examples:
   mobius train run.yaml --resume auto                go on from the newest complete checkpoint,
                                                      or start where there is none yet
   mobius train run.yaml --resume runs/run/checkpoints/best.h5 --out runs/branch
+  mobius train runs/run/config.yaml --resume auto    go on in runs/run, wherever it was moved from
+  mobius train run.yaml --resume auto task.text=/data/now/here.txt
   mpirun -n 4 mobius train run.yaml                  four ranks share every batch
 
-The folder holds config.yaml, metrics.jsonl, summary.json and checkpoints/. Ctrl-C and SIGTERM
-finish the step, or drop the test pass, save, and exit with code 4; `mobius config help` lists every key.)";
+The folder holds config.yaml, metrics.jsonl, summary.json and checkpoints/. Ctrl-C, SIGTERM, SIGUSR1,
+a closed terminal (SIGHUP, unless under nohup) and a closed pipe of standard output finish the step,
+or drop the test pass, save, and exit with code 4; a signal more than a second after the first ends
+at once. `mobius config help` lists every key.)";
 
 struct TrainArguments {
   std::string config;
@@ -45,51 +55,64 @@ const char* words_for(RunStatus status) {
   return "diverged";
 }
 
-void print_summary(const RunSummary& summary, const std::string& folder) {
-  fmt::print("step {}: {}\n", summary.step, words_for(summary.status));
+void say_summary(const RunSummary& summary, const std::string& folder, Progress& progress) {
+  progress.say(fmt::format("step {}: {}", summary.step, words_for(summary.status)));
   if (summary.test) {
-    fmt::print("test loss {:.4f}{}, test accuracy {:.2f}%", printable(summary.test->loss()),
-               language_words(summary.language), 100 * summary.test->accuracy());
+    std::string line =
+        fmt::format("test loss {:.4f}{}, test accuracy {:.2f}%", printable(summary.test->loss()),
+                    language_words(summary.language), 100 * summary.test->accuracy());
     if (summary.loss_floor)
-      fmt::print(" (no model can get below a loss of {:.4f})", *summary.loss_floor);
-    fmt::print("\n");
+      line += fmt::format(" (no model can get below a loss of {:.4f})", *summary.loss_floor);
+    progress.say(line);
   }
-  fmt::print("{:.1f} ms a step, {} tokens/s; see {}\n", summary.step_ms,
-             format_count(summary.tokens_per_s), printable(folder));
+  progress.say(fmt::format("{:.1f} ms a step, {} tokens/s; see {}", summary.step_ms,
+                           format_count(summary.tokens_per_s), folder));
 }
 
-ExitCode train(const TrainArguments& arguments, const Registries& known,
+ExitCode train(const TrainArguments& arguments, const Registries& known, StopSignal& stop,
                Communicator& communicator) {
+  stop.listen();
   const auto config = load_config(arguments.config, arguments.overrides, known);
   if (!arguments.out.empty()) config->output.dir = arguments.out;
-  const StopSignal stop;
-  RunSummary summary;
-  {
-    // mpirun lets ranks write to a terminal of its own making, wherever its own output goes.
-    Progress progress(communicator.is_root() ? stdout : nullptr, communicator.size() == 1);
-    summary =
-        run_training(*config, Resume::parse(arguments.resume), known, progress, stop, communicator);
+  const bool is_of_a_run = folder_of_own_config(arguments.config).has_value();
+  find_data(*config, is_of_a_run ? folders_above(arguments.config)
+                                 : std::vector{fs::path(arguments.config).parent_path()});
+  // mpirun lets ranks write to a terminal of its own making, wherever its own output goes.
+  Progress progress(communicator.is_root() ? stdout : nullptr, communicator.size() == 1, &stop);
+  const RunSummary summary =
+      run_training(*config, Resume::parse(arguments.resume), known, progress, stop, communicator);
+  say_summary(summary, config->output.dir, progress);
+  if (summary.status == RunStatus::interrupted) {
+    if (!progress.output().is_written()) say("mobius: stopped: nobody reads standard output");
+    return ExitCode::interrupted;
   }
-  if (communicator.is_root()) print_summary(summary, config->output.dir);
-  return summary.status == RunStatus::interrupted ? ExitCode::interrupted : ExitCode::done;
+  progress.output().require_written();
+  return ExitCode::done;
 }
 
 }  // namespace
 
-void add_train_command(CLI::App& app, const Registries& known, RanksAction& action) {
+void add_train_command(CLI::App& app, const Registries& known, StopSignal& stop,
+                       RanksAction& action) {
   CLI::App* command = app.add_subcommand("train", "Train the model a configuration describes");
   command->footer(examples);
   auto arguments = std::make_shared<TrainArguments>();
-  command->add_option("config", arguments->config, "YAML file")->required()->type_name("CONFIG");
+  command->add_option("config", arguments->config, "YAML file")
+      ->required()
+      ->type_name("CONFIG")
+      ->transform(expand_home);
   command->add_option("overrides", arguments->overrides, "values that replace the file's")
       ->type_name("key.path=value");
   command->add_option("--out", arguments->out, "folder of the run, in place of output.dir")
-      ->type_name("DIR");
-  command->add_option("--resume", arguments->resume, "checkpoint to go on from")
-      ->type_name("PATH|auto");
-  command->callback([arguments, &known, &action] {
-    action = [arguments, &known](Communicator& communicator) {
-      return train(*arguments, known, communicator);
+      ->type_name("DIR")
+      ->transform(expand_home);
+  command
+      ->add_option("--resume", arguments->resume, "checkpoint to go on from, or a folder with some")
+      ->type_name("PATH|auto")
+      ->transform(expand_home);
+  command->callback([arguments, &known, &stop, &action] {
+    action = [arguments, &known, &stop](Communicator& communicator) {
+      return train(*arguments, known, stop, communicator);
     };
   });
 }

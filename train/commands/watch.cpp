@@ -1,8 +1,6 @@
 #include "train/watch.h"
 
 #include <fmt/core.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -13,8 +11,10 @@
 #include <thread>
 #include <vector>
 
+#include "core/path.h"
 #include "train/commands/commands.h"
-#include "train/stop_signal.h"
+#include "train/output.h"
+#include "train/printable.h"
 
 namespace mobius {
 
@@ -32,30 +32,20 @@ struct WatchArguments {
   bool is_once = false;
 };
 
-struct Screen {
-  int width = 80;
-  int height = 24;
-};
-
-Screen size_of_screen() {
-  winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return {};
-  return {size.ws_col, size.ws_row};
-}
-
-ExitCode watch(const WatchArguments& arguments) {
-  const bool is_terminal = ::isatty(STDOUT_FILENO) != 0;
-  const StopSignal stop;
+ExitCode watch(const WatchArguments& arguments, StopSignal& stop) {
+  stop.listen();
+  Output out(stdout, &stop);
+  const bool is_terminal = out.is_terminal();
   if (watched_runs(arguments.folder).empty() && !arguments.is_once) {
-    fmt::print(stderr, "mobius: {}: no run yet; waiting for one\n", arguments.folder);
+    say(fmt::format("mobius: {}: no run yet; waiting for one", arguments.folder));
   }
   while (true) {
     const std::vector<fs::path> runs = watched_runs(arguments.folder);
     const bool is_last = arguments.is_once || has_ended(runs);
-    if (is_terminal && !arguments.is_once) fmt::print("\x1b[H\x1b[2J");
-    const Screen screen = size_of_screen();
-    if (is_terminal || is_last) fmt::print("{}", watch_screen(runs, screen.width, screen.height));
-    std::fflush(stdout);
+    if (is_terminal && !arguments.is_once) out.write("\x1b[H\x1b[2J");
+    const TerminalSize size = out.size();
+    if (is_terminal || is_last) out.write(watch_screen(runs, size.columns, size.rows));
+    if (!stop.is_requested()) out.require_written();
     for (int i = 0; i < 10 && !is_last && !stop.is_requested(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
@@ -65,16 +55,19 @@ ExitCode watch(const WatchArguments& arguments) {
 
 }  // namespace
 
-void add_watch_command(CLI::App& app, Action& action) {
+void add_watch_command(CLI::App& app, StopSignal& stop, Action& action) {
   CLI::App* command =
       app.add_subcommand("watch", "Draw the learning curves of a run or a comparison");
   command->footer(examples);
   auto arguments = std::make_shared<WatchArguments>();
   command->add_option("folder", arguments->folder, "folder of a run or a comparison")
       ->required()
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->transform(expand_home);
   command->add_flag("--once", arguments->is_once, "draw them once, as they are now");
-  command->callback([arguments, &action] { action = [arguments] { return watch(*arguments); }; });
+  command->callback([arguments, &stop, &action] {
+    action = [arguments, &stop] { return watch(*arguments, stop); };
+  });
 }
 
 }  // namespace mobius

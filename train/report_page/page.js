@@ -11,6 +11,25 @@ const run_of = new Map(report.runs.map((run) => [run.name, run]));
 // The runs of a variant's best learning rate.
 const shown_runs = (variant) => variant.best.runs.map((name) => run_of.get(name));
 
+const diverged_in = (runs) => runs.filter((run) => run.status === "diverged").length;
+
+// The variant as legends call it.
+function legend_name(variant) {
+  const diverged = diverged_in(shown_runs(variant));
+  if (diverged === 0) return variant.name;
+  return variant.best.runs.length === 1 ? `${variant.name} (diverged)` : `${variant.name} (${diverged} of ${variant.best.runs.length} diverged)`;
+}
+
+// The runs of a variant that diverged, by learning rate where it has several.
+function diverged_words(variant) {
+  const rates = variant.learning_rates.filter((setting) => setting.diverged_runs > 0);
+  const words = rates.map((setting) => {
+    const count = `${setting.diverged_runs} of ${setting.runs.length}`;
+    return variant.learning_rates.length > 1 ? `lr ${setting.learning_rate}: ${count}` : count;
+  });
+  return words.length > 0 ? words.join(", ") : "–";
+}
+
 function style_of(index) {
   const round = Math.floor(index / colours.length);
   return { colour: colours[index % colours.length], mark: marks[round % marks.length], dash: round === 0 ? [] : [4 * round, 3] };
@@ -59,6 +78,7 @@ function show_tables() {
     ["ms a step", (v) => with_deviation(v.best.step_ms, 2)],
     ["parameters", (v) => v.best.parameters ? format(v.best.parameters.mean, 0) : "–"],
     ["runs", (v) => `${v.best.complete_runs} of ${v.best.runs.length}`],
+    ["diverged", diverged_words],
   ]);
   const note = `The best ${report.metric} comes first. Numbers are of the test sequences at the end of training: means over ` +
     "the complete runs, ± their sample standard deviation.";
@@ -139,7 +159,7 @@ function options_for(x, y) {
         position: "bottom",
         labels: { usePointStyle: true, filter: (item) => !item.text.startsWith("_") },
         onClick: (event, item, legend) => {
-          const name = item.text;
+          const name = legend.chart.data.datasets[item.datasetIndex].family;
           legend.chart.data.datasets.forEach((data, i) => {
             if (data.family === name) legend.chart.setDatasetVisibility(i, !legend.chart.isDatasetVisible(i));
           });
@@ -159,22 +179,26 @@ function line_data(family, index, points, label, more = {}) {
   };
 }
 
-// One curve a run of each variant's best learning rate.
+// One curve a run of each variant's best learning rate. That of a run that diverged ends in a cross, and is in the legend
+// even where nothing is left to draw.
 function show_curves(id, title, split, value, y_title) {
   const datasets = [];
   report.variants.forEach((variant, index) => {
     shown_runs(variant).forEach((run, nth) => {
       const points = run.curves[split].filter((p) => p[value] !== null).map((p) => ({ x: p.step, y: p[value] }));
-      if (points.length < 2) return;
+      const has_diverged = run.status === "diverged";
+      if (points.length < 2 && !has_diverged) return;
       const is_first = !datasets.some((data) => data.family === variant.name);
-      datasets.push(line_data(variant.name, index, points, is_first ? variant.name : `_${nth}`));
+      const end = (context) => context.dataIndex === points.length - 1;
+      const cross = { pointRadius: (c) => end(c) ? 5 : 0, pointStyle: (c) => end(c) ? "crossRot" : style_of(index).mark };
+      datasets.push(line_data(variant.name, index, points, is_first ? legend_name(variant) : `_${nth}`, has_diverged ? cross : {}));
     });
   });
-  if (datasets.length === 0) {
+  if (!datasets.some((data) => data.data.length > 1)) {
     leave_out(id, `${title}: no run has written two such points.`);
     return;
   }
-  const figure = section_for(id, title, "One curve a run; the runs of one variant have one colour.");
+  const figure = section_for(id, title, "One curve a run; the runs of one variant have one colour. One that diverged ends in a cross.");
   draw(figure, "plot", { data: { datasets }, options: options_for({ ...axis("step"), grace: 0 }, axis(y_title)) });
 }
 
@@ -186,9 +210,10 @@ function family_of(name, key) {
 
 const metric_of = (object) => object && (by_accuracy ? object.accuracy : object.loss);
 
-// Points {family, x, y} -> a line a family through the means, with every run as a small mark.
-function show_against(id, title, points, x_axis, caption, is_line) {
-  const families = [...new Set(points.map((p) => p.family))];
+// Points {family, x, y} -> a line a family through the means, with every run as a small mark. `labels`: what the legend
+// calls a family, also one without points, where that is not its name.
+function show_against(id, title, points, x_axis, caption, is_line, labels = new Map()) {
+  const families = [...new Set([...points.map((p) => p.family), ...labels.keys()])];
   const datasets = [];
   families.forEach((family, index) => {
     const mine = points.filter((p) => p.family === family);
@@ -198,7 +223,7 @@ function show_against(id, title, points, x_axis, caption, is_line) {
       const mean = (key) => here.reduce((sum, p) => sum + p[key], 0) / here.length;
       return { x: mean("x"), y: mean("y") };
     });
-    datasets.push(line_data(family, index, means, family, { pointRadius: 5, showLine: is_line }));
+    datasets.push(line_data(family, index, means, labels.get(family) || family, { pointRadius: 5, showLine: is_line }));
     datasets.push(line_data(family, index, mine, "_" + family, { pointRadius: 2, showLine: false }));
   });
   const figure = section_for(id, title, caption + " Large marks are means, small ones single runs.");
@@ -211,7 +236,7 @@ const distinct = (points) => new Set(points.map((p) => p.at)).size;
 function points_of(key, read) {
   const points = [];
   for (const variant of report.variants) {
-    for (const run of shown_runs(variant)) {
+    for (const run of shown_runs(variant).filter((candidate) => candidate.is_complete)) {
       for (const [x, y] of read(run)) {
         if (Number.isFinite(x) && Number.isFinite(y)) points.push({ family: family_of(variant.name, key), at: x, x, y });
       }
@@ -252,14 +277,16 @@ function show_cost(id, title, key, x_title) {
   report.variants.forEach((variant, index) => {
     for (const run of shown_runs(variant)) {
       const y = metric_of(run);
-      if (Number.isFinite(y) && Number.isFinite(run[key])) points.push({ family: variant.name, at: index, x: run[key], y });
+      if (run.is_complete && Number.isFinite(y) && Number.isFinite(run[key])) points.push({ family: variant.name, at: index, x: run[key], y });
     }
   });
   if (new Set(points.map((p) => p.family)).size < 2) {
     leave_out(id, `${title}: fewer than two variants have a complete run.`);
     return;
   }
-  show_against(id, title, points, axis(x_title), "What a variant costs, and what it reaches.", false);
+  const diverged = report.variants.filter((variant) => diverged_in(shown_runs(variant)) > 0);
+  const labels = new Map(diverged.map((variant) => [variant.name, legend_name(variant)]));
+  show_against(id, title, points, axis(x_title), "What a variant costs, and what it reaches.", false, labels);
 }
 
 function show_learning_rates() {
@@ -332,7 +359,9 @@ function show_maps() {
 function show_all() {
   document.getElementById("title").textContent = `Comparison of ${report.variants.length} variant${report.variants.length === 1 ? "" : "s"}`;
   const complete = report.runs.filter((run) => run.is_complete).length;
-  document.getElementById("lead").textContent = `${complete} of ${report.runs.length} runs are complete.`;
+  const diverged = diverged_in(report.runs);
+  document.getElementById("lead").textContent =
+    `${complete} of ${report.runs.length} runs are complete` + (diverged > 0 ? `, ${diverged} diverged.` : ".");
   show_tables();
   show_configs();
   show_curves("curves-accuracy", "Test accuracy", "test", "accuracy", "test accuracy");

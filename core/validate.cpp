@@ -1,4 +1,4 @@
-#include "data/validate.h"
+#include "core/validate.h"
 
 #include <fmt/format.h>
 
@@ -20,26 +20,36 @@ void blame(std::string_view name, const std::string& key, Fn&& fn) {
   }
 }
 
-void validate_list(const OptionList& list, std::string_view name) {
+using Validate = void (*)(const Schema& schema, std::string_view name);
+
+void validate_list(const OptionList& list, std::string_view name, Validate below) {
   if (list.is_non_empty() && list.size() == 0)
     throw ConfigError("{}: {}: expected at least one element", name, list.key());
   for (std::size_t i = 0; i < list.size(); ++i)
-    validate(*list.element(i), fmt::format("{}: {}[{}]", name, list.key(), i));
+    below(*list.element(i), fmt::format("{}: {}[{}]", name, list.key(), i));
+}
+
+void validate_entries(const Schema& schema, std::string_view name, Validate below) {
+  for (const OptionEntry* entry : schema.entries()) {
+    if (const auto* field = std::get_if<OptionField>(entry)) {
+      blame(name, field->key(), [&] { field->assign(field->value()); });
+    } else if (const auto* section = std::get_if<OptionSection>(entry)) {
+      below(section->schema(), fmt::format("{}: {}", name, section->key()));
+    } else if (const auto* list = std::get_if<OptionList>(entry)) {
+      validate_list(*list, name, below);
+    }
+  }
 }
 
 }  // namespace
 
 void validate(const Schema& schema, std::string_view name) {
-  for (const OptionEntry* entry : schema.entries()) {
-    if (const auto* field = std::get_if<OptionField>(entry)) {
-      blame(name, field->key(), [&] { field->assign(field->value()); });
-    } else if (const auto* section = std::get_if<OptionSection>(entry)) {
-      validate(section->schema(), fmt::format("{}: {}", name, section->key()));
-    } else if (const auto* list = std::get_if<OptionList>(entry)) {
-      validate_list(*list, name);
-    }
-  }
+  validate_entries(schema, name, validate);
   for (const Schema::Check& check : schema.checks()) blame(name, check.key, check.run);
+}
+
+void validate_values(const Schema& schema, std::string_view name) {
+  validate_entries(schema, name, validate_values);
 }
 
 }  // namespace mobius

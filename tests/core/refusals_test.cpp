@@ -1,0 +1,176 @@
+// Every operation refuses operands that do not fit, and numbers out of range, before it computes:
+// what core/ops.h promises. Each line would otherwise read or write what is not there, hang, or
+// give numbers that mean nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/ops.h"
+#include "tests/error_of.h"
+
+namespace mobius {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+struct Refusal {
+  std::string part;  // of the message
+  std::function<void()> call;
+};
+
+void expect_refused(const std::vector<Refusal>& refusals) {
+  for (const Refusal& refusal : refusals)
+    EXPECT_THAT(error_of(refusal.call), HasSubstr(refusal.part));
+}
+
+Tensor zeros(Shape shape, DType dtype = DType::f32) {
+  return Tensor::zeros(std::move(shape), dtype);
+}
+
+AttentionInputs inputs_of(const Tensor& x) {
+  AttentionInputs inputs;
+  inputs.q = inputs.k = inputs.v = x;
+  return inputs;
+}
+
+TEST(Refusals, OfBackwardPasses) {
+  const Tensor x = zeros({2, 4}), w = zeros({4}), small = zeros({2, 3}),
+               f64 = zeros({2, 4}, DType::f64);
+  const Tensor statistic = zeros({2}, DType::f64), short_statistic = zeros({1}, DType::f64);
+  const PolarResult points{x, zeros({2, 1})};
+  expect_refused({
+      {"unary_backward: y has shape", [=] { unary_backward({UnaryOp::exp}, x, small, x); }},
+      {"unary_backward: grad_y has shape", [=] { unary_backward({UnaryOp::exp}, x, x, small); }},
+      {"unary_backward: types f32 and f64", [=] { unary_backward({UnaryOp::exp}, x, x, f64); }},
+      {"swiglu_backward: up", [=] { swiglu_backward(x, small, x); }},
+      {"swiglu_backward: grad_out", [=] { swiglu_backward(x, x, small); }},
+      {"softmax_backward: types", [=] { softmax_backward(x, f64, 1); }},
+      {"rms_norm_backward: weight", [=] { rms_norm_backward(x, zeros({3}), statistic, x); }},
+      {"rms_norm_backward: rstd", [=] { rms_norm_backward(x, w, short_statistic, x); }},
+      {"rms_norm_backward: elements of type f32", [=] { rms_norm_backward(x, w, zeros({2}), x); }},
+      {"layer_norm_backward: mean",
+       [=] { layer_norm_backward(x, w, short_statistic, statistic, x); }},
+      {"layer_norm_backward: rstd",
+       [=] { layer_norm_backward(x, w, statistic, short_statistic, x); }},
+      {"layer_norm_backward: grad_y",
+       [=] { layer_norm_backward(x, w, statistic, statistic, small); }},
+      {"polar_backward: length",
+       [=] {
+         polar_backward({x, zeros({1, 1})}, x, {});
+       }},
+      {"polar_backward: grad_direction", [=] { polar_backward(points, small, {}); }},
+      {"polar_backward: grad_length", [=] { polar_backward(points, x, x); }},
+      {"gaussian_points_backward: points", [=] { gaussian_points_backward(x, {}, small, x, {}); }},
+      {"gaussian_points_backward: grad_points",
+       [=] { gaussian_points_backward(x, {}, x, small, {}); }},
+      {"gaussian_points_backward: grad_squared", [=] { gaussian_points_backward(x, {}, x, x, x); }},
+  });
+}
+
+TEST(Refusals, OfNumbersOutOfRange) {
+  const Tensor x = zeros({2, 4}), w = zeros({4});
+  expect_refused({
+      {"is no range", [=] { random_uniform({3}, 1, 0, {}); }},
+      {"is no range", [=] { random_uniform({3}, 0, infinity, {}); }},
+      {"standard deviation of -1", [=] { random_normal({3}, 0, -1, {}); }},
+      {"mean of nan", [=] { random_normal({3}, nan, 1, {}); }},
+      {"is not in [0, 1)", [=] { dropout(x, 1, {}); }},
+      {"rms_norm: expected an eps", [=] { rms_norm(x, w, -1); }},
+      {"layer_norm: expected an eps", [=] { layer_norm(x, w, w, nan); }},
+      {"rope: expected a base above 0", [=] { rope(x, 0, 0); }},
+      {"rope: expected a base above 0", [=] { rope(x, nan, 0); }},
+      {"rope: expected a sign", [=] { rope(x, 10, 0, 2); }},
+      {"gaussian_points: expected a rope_base", [=] { gaussian_points(x, {.rope_base = -1}); }},
+      {"gaussian_points: expected a least_sigma",
+       [=] { gaussian_points(x, {.least_sigma = nan}); }},
+      {"a dimension is negative", [] { Tensor::arange(-1); }},
+      {"a dimension is negative",
+       [=] {
+         scatter_add_rows(zeros({0, 3}), zeros({0}, DType::i64), -1);
+       }},
+  });
+}
+
+TEST(Refusals, OfMasks) {
+  const Tensor scores = zeros({3, 3});
+  const std::vector<AttentionMask> masks = {{.window = -1},
+                                            {.window = 2, .stride = -3},
+                                            {.window = 2, .n_global = -1},
+                                            {.stride = 2},
+                                            {.n_global = 1}};
+  for (const AttentionMask& mask : masks) {
+    const char* part = mask.window == 0 ? "has no effect" : "may be negative";
+    expect_refused({{part, [&] { masked_softmax(scores, 1, mask); }},
+                    {part, [&] { materialize_mask(mask, 3, 3); }},
+                    {part, [&] {
+                       const Tensor x = zeros({1, 1, 3, 4});
+                       attention({.mask = mask}, inputs_of(x));
+                     }}});
+  }
+}
+
+// A call cannot carry a number that its score map does not have.
+TEST(Refusals, OfAttention) {
+  const Tensor x = zeros({1, 2, 3, 4}), per_query = zeros({1, 2, 3}), distances = zeros({2, 5});
+  const AttentionInputs plain = inputs_of(x);
+  const auto with = [&](Tensor AttentionInputs::*member, const Tensor& value, bool is_sharp) {
+    AttentionInputs in = plain;
+    if (is_sharp) in.sharpness = per_query;
+    in.*member = value;
+    return in;
+  };
+  const AttentionSpec conformal{.score = ScoreMap::conformal};
+  const auto attend = [](const AttentionSpec& spec, const AttentionInputs& in) {
+    return [=] { attention(spec, in); };
+  };
+  expect_refused({
+      {"conformal score map takes no key_bias",
+       attend(conformal, with(&AttentionInputs::key_bias, per_query, true))},
+      {"conformal score map takes no distance_bias",
+       attend(conformal, with(&AttentionInputs::distance_bias, distances, true))},
+      {"dot score map takes no log_factor",
+       attend({}, with(&AttentionInputs::log_factor, per_query, false))},
+      {"needs sharpness", attend(conformal, plain)},
+      {"expected an exponent above 0", attend({.score = ScoreMap::conformal, .exponent = 0},
+                                              with(&AttentionInputs::sharpness, per_query, true))},
+      {"expected a finite scale", attend({.scale = infinity}, plain)},
+      {"a dropout of 1", attend({.dropout = 1}, plain)},
+      {"a dropout of -0.5", attend({.dropout = -0.5}, plain)},
+      {"no form without normalisation", attend({.normalizer = WeightNormalizer::none}, plain)},
+      {"linear_attention: expected an eps",
+       [&] { linear_attention({.q = x, .k = x, .v = x, .eps = -1}); }},
+  });
+  const AttentionResult result = attention({}, plain);
+  const LinearAttentionInputs linear{.q = x, .k = x, .v = x, .eps = 1};
+  const LinearAttentionResult linear_result = linear_attention(linear);
+  expect_refused({
+      {"attention_backward: out",
+       [&] {
+         attention_backward({}, plain, {x.slice(2, 0, 2), result.lse}, x);
+       }},
+      {"attention_backward: lse",
+       [&] {
+         attention_backward({}, plain, {result.out, {}}, x);
+       }},
+      {"attention_backward: grad_out",
+       [&] { attention_backward({}, plain, result, x.slice(2, 0, 2)); }},
+      {"attention_backward: types",
+       [&] { attention_backward({}, plain, result, x.to(DType::f64)); }},
+      {"linear_attention_backward: denominator",
+       [&] {
+         linear_attention_backward(linear, {linear_result.out, {}}, x);
+       }},
+      {"linear_attention_backward: grad_out",
+       [&] { linear_attention_backward(linear, linear_result, x.slice(2, 0, 2)); }},
+  });
+}
+
+}  // namespace
+}  // namespace mobius
