@@ -37,7 +37,8 @@ struct Pipe {
 
 Pipe make_pipe() {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw Error("cannot make a pipe: {}", std::strerror(errno));
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    throw NoProcess("cannot make a pipe: {}", std::strerror(errno));
   return {ends[0], ends[1]};
 }
 
@@ -60,6 +61,7 @@ rlim_t address_space() {
 
 void keep_quiet() {
   const int nothing = ::open("/dev/null", O_RDWR);
+  if (nothing < 0) ::_exit(1);
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(nothing, stream);
   ::prctl(PR_SET_DUMPABLE, 0);
 }
@@ -160,7 +162,7 @@ IsolatedResult run_isolated(const std::function<std::string()>& fn, const Isolat
   ::close(pipe.write_end);
   if (child < 0) {
     ::close(pipe.read_end);
-    throw Error("cannot start a process: {}", std::strerror(error));
+    throw NoProcess("cannot start a process: {}", std::strerror(error));
   }
   const std::string received = receive(pipe.read_end, limits);
   ::close(pipe.read_end);

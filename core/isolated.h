@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "core/error.h"
+
 namespace mobius {
 
 /// What an isolated function may take; nothing: as much as there is. One that takes more is ended.
@@ -21,6 +23,12 @@ struct IsolationLimits {
 };
 inline constexpr IsolationLimits no_limits = {{}, {}, {}, {}};
 
+/// The system has no process, or no pipe, to spare.
+class NoProcess : public Error {
+ public:
+  using Error::Error;
+};
+
 /// How it ended.
 struct IsolatedResult {
   std::optional<std::string> answer;  ///< nothing where the process died or went beyond a limit
@@ -29,11 +37,11 @@ struct IsolatedResult {
 };
 
 /// Calls `fn` in a forked child and returns what it returned; nothing else that it does reaches
-/// this process. An Error that it throws is thrown here; any other exception ends the child, and so
-/// does a library that calls exit(). `fn`
-/// must need no other thread, nor a lock that one may hold. It may write to no stream: its standard
-/// input, output and error are /dev/null, and it leaves no core file. Throws Error where no process
-/// can be started.
+/// this process. An Error that it throws is thrown here, as a plain Error; any other exception ends
+/// the child, and so does a library that calls exit(). `fn` must need no other thread, nor a lock
+/// that one may hold; the child dies with the thread that calls. It may write to no stream: its
+/// standard input, output and error are /dev/null, and it leaves no core file. Throws NoProcess
+/// where none can be started.
 IsolatedResult run_isolated(const std::function<std::string()>& fn,
                             const IsolationLimits& limits = {});
 

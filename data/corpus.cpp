@@ -185,8 +185,10 @@ Texts read_texts(const LmOptions& options, bool are_bytes) {
 }
 
 std::unique_ptr<Tokenizer> read_tokenizer(const std::string& file) {
-  const std::string path = expand_home(file);
-  const std::string model = content_of(fs::path(path));
+  const std::vector<fs::path> found = matching_files(file);
+  if (found.size() != 1) throw ConfigError("{}: expected one file, got {}", file, found.size());
+  const std::string path = found.front().string();
+  const std::string model = content_of(found.front());
   try {
     return make_tokenizer({"sentencepiece", model});
   } catch (const Error& error) {

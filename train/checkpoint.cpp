@@ -156,8 +156,8 @@ std::size_t total_bytes(const CheckpointTensors& tensors) {
 
 // ---- reading
 
-// What a tensor may hold. Parameters that are not finite are those of a run that has diverged; the
-// second moment of an optimiser may overflow in one that goes on.
+// What a tensor may hold. Parameters that are not finite are those of a run that has diverged; an
+// earlier version also saved moments that had overflowed.
 enum class Values { finite, any };
 
 // A file whose seal holds, with what it holds.

@@ -91,6 +91,8 @@ void load_checkpoint(const std::filesystem::path& path, const CheckpointTensors&
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::int64_t step);
 std::filesystem::path best_checkpoint(const std::filesystem::path& folder);
+/// Whether step file `a` is of an earlier step than `b`, both being of one folder.
+bool is_earlier(const std::filesystem::path& a, const std::filesystem::path& b);
 /// The step files in the folder, oldest first; none where there is no folder.
 std::vector<std::filesystem::path> step_checkpoints(const std::filesystem::path& folder);
 

@@ -30,13 +30,6 @@ bool is_step_file(const fs::path& path) {
   return is_number && (digits.size() == least_digits || digits.front() != '0');
 }
 
-// Of step files in one folder. By length first: steps of more than eight digits come last.
-bool is_earlier(const fs::path& a, const fs::path& b) {
-  const std::string& left = a.native();
-  const std::string& right = b.native();
-  return left.size() != right.size() ? left.size() < right.size() : left < right;
-}
-
 // The folder of the checkpoints that a path may mean: a run's, or itself.
 fs::path checkpoints_in(const fs::path& place) {
   return fs::is_directory(place / "checkpoints") ? place / "checkpoints" : place;
@@ -57,6 +50,13 @@ fs::path checkpoint_path(const fs::path& folder, std::int64_t step) {
 }
 
 fs::path best_checkpoint(const fs::path& folder) { return folder / "best.h5"; }
+
+// By length first: steps of more than eight digits come last.
+bool is_earlier(const fs::path& a, const fs::path& b) {
+  const std::string& left = a.native();
+  const std::string& right = b.native();
+  return left.size() != right.size() ? left.size() < right.size() : left < right;
+}
 
 std::vector<fs::path> step_checkpoints(const fs::path& folder) {
   std::vector<fs::path> files = entries_of(folder);

@@ -381,6 +381,8 @@ CheckpointIndex read_index(const InputFile& file) {
         [&file] { return text_of(in_child::read(file.descriptor())); }, limits_for(file.size()));
     if (!result.answer) throw Error("damaged: the HDF5 library cannot read it");
     return index_in(Json::from_cbor(*result.answer), file.size());
+  } catch (const NoProcess& error) {
+    throw UnreadableFile("{}: cannot be read: {}", file.name(), error.what());
   } catch (const Error& error) {
     throw Error("{}: {}", file.name(), error.what());
   } catch (const Json::exception&) {

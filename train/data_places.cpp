@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "data/token_source.h"
+#include "train/run_folder.h"
 
 namespace mobius {
 
@@ -42,6 +43,11 @@ std::vector<fs::path> data_files(Config& config) {
     files.insert(files.end(), found.begin(), found.end());
   }
   return files;
+}
+
+std::vector<fs::path> folders_for(const fs::path& config) {
+  if (folder_of_own_config(config)) return folders_above(config);
+  return {config.parent_path()};
 }
 
 std::vector<fs::path> folders_above(const fs::path& file) {

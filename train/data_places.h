@@ -20,6 +20,10 @@ void find_data(Config& config, const std::vector<std::filesystem::path>& folders
 /// The files of the task's data. Throws Error where there are none of a pattern.
 std::vector<std::filesystem::path> data_files(Config& config);
 
+/// The folders from which the relative paths of a configuration start: its own; where it is that of
+/// a run, also those above it.
+std::vector<std::filesystem::path> folders_for(const std::filesystem::path& config);
+
 /// The folder that a file lies in, and all above it.
 std::vector<std::filesystem::path> folders_above(const std::filesystem::path& file);
 

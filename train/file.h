@@ -33,7 +33,8 @@ class PendingFile {
   const std::filesystem::path& temporary() const { return temporary_; }
   /// Forces the temporary file to the disk and gives it its name: afterwards the file at `path` is
   /// the new one, even if the machine stops at once. It keeps the permissions of the earlier one,
-  /// and its owner may write. Throws Error and changes nothing otherwise.
+  /// and its owner may write. Throws Error otherwise: the earlier file is then as it was, unless
+  /// only the folder could not be forced to the disk.
   void commit();
 
  private:

@@ -100,7 +100,7 @@ void require_own_newest(const fs::path& folder, const fs::path& file) {
   }
   const std::int64_t step = read_checkpoint_header(file).step;
   const std::vector<fs::path> steps = step_checkpoints(checkpoints);
-  if (!steps.empty() && steps.back() > checkpoint_path(checkpoints, step)) {
+  if (!steps.empty() && is_earlier(checkpoint_path(checkpoints, step), steps.back())) {
     throw ConfigError(
         "{}: holds checkpoints of later steps than {}; use --resume auto, or branch off by --out "
         "DIR",

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "data/input_file.h"
 #include "train/checkpoint.h"
 #include "train/file.h"
 
@@ -44,8 +45,10 @@ double value_or_0(const std::map<std::string, double>& values, const char* name)
 }
 
 // What a file holds as the best state of this run; nothing where it is not there, broken, another
-// run's, or judged by another metric.
+// run's, or judged by another metric. Throws UnreadableFile where it may be good: it would be
+// written over.
 std::optional<BestState> best_in(const fs::path& file, Config& config, const Registries& known) {
+  if (!fs::exists(file)) return std::nullopt;
   try {
     const CheckpointHeader header = read_checkpoint_header(file);
     const auto stored = parse_config(header.config, file.string(), known);
@@ -55,6 +58,8 @@ std::optional<BestState> best_in(const fs::path& file, Config& config, const Reg
     });
     const auto best = TrainingRecord::from_map(header.progress).best();
     return is_same && best && best->step == header.step ? best : std::nullopt;
+  } catch (const UnreadableFile&) {
+    throw;
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -102,8 +107,8 @@ TrainingRecord TrainingRecord::of(const CheckpointHeader& header, const fs::path
   } catch (const Error& error) {
     throw Error("{}: {}", path.string(), error.what());
   }
-  const std::int64_t latest = std::max(
-      {record.evaluated_step, record.best_step.value_or(0), record.steps_to_99.value_or(0)});
+  // The best state may be of a later step, which a killed run had done and this one does again.
+  const std::int64_t latest = std::max(record.evaluated_step, record.steps_to_99.value_or(0));
   if (latest > header.step)
     throw Error("{}: damaged: it is of step {}, but tells of step {}", path.string(), header.step,
                 latest);

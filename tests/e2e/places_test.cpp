@@ -114,6 +114,9 @@ TEST_F(PlacesTest, RelativePathsHoldInOtherWorkingDirectories) {
                "auto"});
   EXPECT_EQ(step_of(step_file(home_ / "runs" / "run", 8)), 8);
   run_in("/", {"train", home_ / "text.yaml", "--out", home_ / "second"});
+  write_text(home_ / "cmp.yaml", "base: text.yaml\nvariations:\n  - name: a\n");
+  run_in("/", {"compare", home_ / "cmp.yaml", "--out", home_ / "compared"});
+  run_in("/", {"compare", home_ / "cmp.yaml", "--out", home_ / "compared"});
 }
 
 // ---- runs
@@ -331,6 +334,18 @@ TEST_F(BestTest, FollowsAFileThatIsAhead) {
   const std::string content = read_text(best("run"));
   train("run", {"optimizer.lr=1", "schedule.kind=constant", "--resume", "auto"});
   EXPECT_EQ(read_text(best("run")), content) << "nothing later is better";
+  expect_together("run");
+}
+
+// A run that is killed after its best state of a later step goes on from an earlier one, and may
+// save on the way there.
+TEST_F(BestTest, MayBeOfAStepThatIsDoneAgain) {
+  train("run");
+  const std::int64_t ahead = step_of(best("run"));
+  ASSERT_GT(ahead, 2) << "learning makes it better";
+  for (std::int64_t later = 2; later <= 6; ++later) fs::remove(step_file(home_ / "run", later));
+  train("run", {"train.max_steps=2", "schedule.warmup_steps=0", "--resume", "auto"});
+  EXPECT_THAT(train("run", {"--resume", "auto"}).out, HasSubstr("resume: step 2 from"));
   expect_together("run");
 }
 

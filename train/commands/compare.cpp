@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,6 @@
 #include "train/progress.h"
 #include "train/report.h"
 #include "train/run_folder.h"
-#include "train/trainer.h"
 
 namespace mobius {
 
@@ -92,6 +92,11 @@ std::string root_folder(const CompareArguments& arguments, const ConfigDocument&
   return "runs/" + fs::path(arguments.config).stem().string();
 }
 
+bool is_complete(const Contender& contender) {
+  const std::optional<RunSummary> summary = read_summary(RunFolder(contender.folder()).summary());
+  return summary && summary->is_complete();
+}
+
 std::vector<Contender> read_contenders(const CompareArguments& arguments, const Registries& known) {
   ConfigDocument document = ConfigDocument::from_file(arguments.config);
   for (const std::string& assignment : arguments.overrides) document.override_with(assignment);
@@ -101,22 +106,18 @@ std::vector<Contender> read_contenders(const CompareArguments& arguments, const 
     const fs::path root = root_folder(arguments, job.document, *config);
     require_plain_name(root);
     config->output.dir = (root / job.name).string();
-    contenders.push_back({job.name, std::move(config)});
+    const Contender& contender = contenders.emplace_back(job.name, std::move(config));
+    if (!is_complete(contender)) find_data(*contender.config, folders_for(arguments.config));
   }
   return contenders;
 }
 
-bool is_complete(const Contender& contender) {
-  const std::optional<RunSummary> summary = read_summary(contender.folder() / "summary.json");
-  return summary && summary->is_complete();
-}
-
 // Whether the run in the folder saw the data that the configuration describes now.
 bool has_same_data(Contender& contender, const fs::path& comparison) {
-  const auto newest = newest_checkpoint(contender.folder() / "checkpoints").path;
+  const auto newest = newest_checkpoint(RunFolder(contender.folder()).checkpoints()).path;
   if (!newest) return false;
   const CheckpointHeader header = read_checkpoint_header(*newest);
-  find_data(*contender.config, {comparison.parent_path()});
+  find_data(*contender.config, folders_for(comparison));
   return build_task(*contender.config, header.tokenizer)->fingerprint() == header.data;
 }
 
@@ -192,10 +193,10 @@ void list(const std::vector<Job>& jobs) {
 
 // Throws ConfigError where one of the files below is there, but was not written by a comparison.
 void require_own_comparison(const fs::path& folder) {
-  const std::vector<std::pair<const char*, const char*>> marks = {
-      {"comparison.csv", "level,"},
-      {"comparison.json", "\"metric\""},
-      {"report.html", "<title>Mobius: comparison</title>"}};
+  const std::vector<std::pair<std::string_view, const char*>> marks = {
+      {comparison_csv, "level,"},
+      {comparison_json, "\"metric\""},
+      {comparison_page, "<title>Mobius: comparison</title>"}};
   for (const auto& [name, mark] : marks) {
     const fs::path path = folder / name;
     if (!fs::is_regular_file(path)) continue;

@@ -63,7 +63,7 @@ struct ImportArguments {
 ExitCode import_parameters(const ImportArguments& arguments, const Registries& known) {
   const auto& [config_path, file, out, is_forced] = arguments;
   const auto config = load_config(config_path, {}, known);
-  find_data(*config, {std::filesystem::path(config_path).parent_path()});
+  find_data(*config, folders_for(config_path));
   for (const std::filesystem::path& data : data_files(*config)) {
     require_free(out, {data}, /*may_replace=*/true);
   }

@@ -195,8 +195,8 @@ void add_generate_command(CLI::App& app, const Registries& known, StopSignal& st
   command
       ->add_option(
           "--prompt", arguments->prompt,
-          "text to go on from; unless given a line end, or, where the text had none, a space "
-          "or else its first character")
+          "text to go on from; unless given: a line end, else a space, else the first token that "
+          "stands for text")
       ->type_name("TEXT");
   add_value_options(*command, describe(*arguments));
   command->callback([arguments, &known, &stop, &action] {

@@ -74,9 +74,7 @@ ExitCode train(const TrainArguments& arguments, const Registries& known, StopSig
   stop.listen();
   const auto config = load_config(arguments.config, arguments.overrides, known);
   if (!arguments.out.empty()) config->output.dir = arguments.out;
-  const bool is_of_a_run = folder_of_own_config(arguments.config).has_value();
-  find_data(*config, is_of_a_run ? folders_above(arguments.config)
-                                 : std::vector{fs::path(arguments.config).parent_path()});
+  find_data(*config, folders_for(arguments.config));
   // mpirun lets ranks write to a terminal of its own making, wherever its own output goes.
   Progress progress(communicator.is_root() ? stdout : nullptr, communicator.size() == 1, &stop);
   const RunSummary summary =

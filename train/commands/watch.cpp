@@ -45,7 +45,7 @@ ExitCode watch(const WatchArguments& arguments, StopSignal& stop) {
     if (is_terminal && !arguments.is_once) out.write("\x1b[H\x1b[2J");
     const TerminalSize size = out.size();
     if (is_terminal || is_last) out.write(watch_screen(runs, size.columns, size.rows));
-    if (!stop.is_requested()) out.require_written();
+    out.require_written();
     for (int i = 0; i < 10 && !is_last && !stop.is_requested(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
