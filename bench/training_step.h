@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "bench/timing.h"
-#include "train/optimizer.h"
-#include "train/step.h"
+#include "train/optim/optimizer.h"
+#include "train/run/step.h"
 
 namespace mobius {
 

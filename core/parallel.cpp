@@ -7,7 +7,7 @@
 #include <exception>
 #include <mutex>
 
-#include "core/cpu/flush_to_zero.h"
+#include "core/cpu/simd/flush_to_zero.h"
 #include "core/error.h"
 #include "core/thread_limit.h"
 

@@ -18,7 +18,8 @@ void parallel_chunks(std::int64_t n, std::int64_t grain, ChunkFn fn, void* conte
 /// Calls fn(begin, end) over [0, n) in chunks of `grain` indices (the last may be shorter), on
 /// several threads. Chunk borders depend on n and grain alone, so whatever fn computes per chunk is
 /// the same for every thread count; fn must not let chunks interact. Subnormal numbers are 0 to it,
-/// on each thread (core/cpu/flush_to_zero.h). Exceptions are rethrown here; nested calls run here.
+/// on each thread (core/cpu/simd/flush_to_zero.h). Exceptions are rethrown here; nested calls run
+/// here.
 template <class Fn>
 void parallel_for(std::int64_t n, std::int64_t grain, Fn&& fn) {
   using F = std::remove_reference_t<Fn>;

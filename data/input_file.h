@@ -21,8 +21,8 @@ class UnreadableFile : public Error {
 /// Every method is const and may be called from several threads at once.
 class InputFile {
  public:
-  /// Throws UnreadableFile where the file cannot be opened, Error where it is no regular file: never
-  /// waits for a pipe without a writer, nor reads a device that has no end.
+  /// Throws UnreadableFile where the file cannot be opened, Error where it is no regular file:
+  /// never waits for a pipe without a writer, nor reads a device that has no end.
   explicit InputFile(const std::filesystem::path& path);
   ~InputFile();
   InputFile(const InputFile&) = delete;

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/options/schema.h"
+#include "core/options/validate.h"
 #include "core/rng.h"
-#include "core/schema.h"
-#include "core/validate.h"
 #include "data/corpus.h"
 #include "data/next_token.h"
 #include "data/permutation.h"

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/options/schema.h"
+#include "core/options/validate.h"
 #include "core/rng.h"
-#include "core/schema.h"
-#include "core/validate.h"
 #include "data/mixture.h"
 #include "data/sampling.h"
 

@@ -5,9 +5,9 @@
 #include <span>
 
 #include "core/error.h"
+#include "core/options/schema.h"
+#include "core/options/validate.h"
 #include "core/rng.h"
-#include "core/schema.h"
-#include "core/validate.h"
 #include "data/next_token.h"
 
 namespace mobius {

@@ -1,7 +1,7 @@
 // The tasks that come with Mobius, by name.
 #pragma once
 
-#include "core/registry.h"
+#include "core/options/registry.h"
 #include "data/task.h"
 
 namespace mobius {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/validate.h"
+#include "core/options/validate.h"
 
 namespace mobius {
 

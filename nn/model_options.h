@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/schema.h"
+#include "core/options/schema.h"
 #include "nn/attention/positions.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"

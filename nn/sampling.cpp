@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "core/validate.h"
+#include "core/options/validate.h"
 
 namespace mobius {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "tests/temporary_folder.h"
-#include "train/checkpoint_seal.h"
-#include "train/hdf5.h"
+#include "train/checkpoint/checksum.h"
+#include "train/checkpoint/hdf5.h"
 
 namespace mobius {
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "core/cpu/isa.h"
+#include "core/cpu/simd/isa.h"
 
 namespace mobius {
 namespace {

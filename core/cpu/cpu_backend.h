@@ -1,5 +1,5 @@
 // The CPU backend: one source file per family of operations, each compiled for AVX2 and AVX-512
-// side by side by Highway and chosen at start (core/cpu/isa.h).
+// side by side by Highway and chosen at start (core/cpu/simd/isa.h).
 #pragma once
 
 #include "core/backend.h"

@@ -12,7 +12,7 @@
 
 #include "core/cpu/cpu_backend.h"
 #include "core/cpu/rows.h"
-#include "core/cpu/softmax-inl.h"
+#include "core/cpu/simd/softmax-inl.h"
 #include "core/ops.h"
 #include "core/parallel.h"
 

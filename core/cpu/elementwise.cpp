@@ -1,5 +1,5 @@
 // Functions of one variable: y = f(x) and grad_x = grad_y f'(x), whole vectors at a time with a
-// masked tail. The functions are in core/cpu/functions-inl.h; there is one driver for each
+// masked tail. The functions are in core/cpu/simd/functions-inl.h; there is one driver for each
 // direction.
 //
 // Buffers: dense, of equal length; y and grad_x are overwritten (=) and may be x or grad_y.
@@ -12,9 +12,9 @@
 #include <type_traits>
 
 #include "core/cpu/cpu_backend.h"
-#include "core/cpu/functions-inl.h"
 #include "core/cpu/grain.h"
-#include "core/cpu/vectors-inl.h"
+#include "core/cpu/simd/functions-inl.h"
+#include "core/cpu/simd/vectors-inl.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -10,9 +10,9 @@
 #include <algorithm>
 
 #include "core/cpu/cpu_backend.h"
-#include "core/cpu/math-inl.h"
-#include "core/cpu/rotate-inl.h"
 #include "core/cpu/rotations.h"
+#include "core/cpu/simd/math-inl.h"
+#include "core/cpu/simd/rotate-inl.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -10,9 +10,9 @@
 #include <cstdint>
 
 #include "core/cpu/cpu_backend.h"
-#include "core/cpu/functions-inl.h"
-#include "core/cpu/gemm.h"
-#include "core/cpu/vectors-inl.h"
+#include "core/cpu/gemm/gemm.h"
+#include "core/cpu/simd/functions-inl.h"
+#include "core/cpu/simd/vectors-inl.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -9,7 +9,7 @@
 // The above comes first: it includes this file once for each instruction set.
 #include <hwy/highway.h>
 
-#include "core/cpu/attention_tile-inl.h"
+#include "core/cpu/attention/tile-inl.h"
 #include "core/cpu/cpu_backend.h"
 #include "core/parallel.h"
 

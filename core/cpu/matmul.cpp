@@ -1,11 +1,11 @@
 // CpuBackend::matmul: brings the operands into a form the tile kernels take, cuts the product into
-// tiles (core/cpu/gemm.h) and shares them among threads.
+// tiles (core/cpu/gemm/gemm.h) and shares them among threads.
 #include <algorithm>
 #include <cassert>
 #include <vector>
 
 #include "core/cpu/cpu_backend.h"
-#include "core/cpu/gemm.h"
+#include "core/cpu/gemm/gemm.h"
 #include "core/cpu/rows.h"
 #include "core/parallel.h"
 

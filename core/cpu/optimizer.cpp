@@ -11,8 +11,8 @@
 
 #include "core/cpu/cpu_backend.h"
 #include "core/cpu/grain.h"
-#include "core/cpu/math-inl.h"
-#include "core/cpu/vectors-inl.h"
+#include "core/cpu/simd/math-inl.h"
+#include "core/cpu/simd/vectors-inl.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();

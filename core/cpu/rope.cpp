@@ -9,8 +9,8 @@
 #include <cassert>
 
 #include "core/cpu/cpu_backend.h"
-#include "core/cpu/rotate-inl.h"
 #include "core/cpu/rotations.h"
+#include "core/cpu/simd/rotate-inl.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -14,7 +14,7 @@
 
 #include "core/cpu/cpu_backend.h"
 #include "core/cpu/key_mask.h"
-#include "core/cpu/softmax-inl.h"
+#include "core/cpu/simd/softmax-inl.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();

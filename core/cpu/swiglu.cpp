@@ -7,9 +7,9 @@
 #include <hwy/highway.h>
 
 #include "core/cpu/cpu_backend.h"
-#include "core/cpu/functions-inl.h"
 #include "core/cpu/grain.h"
-#include "core/cpu/vectors-inl.h"
+#include "core/cpu/simd/functions-inl.h"
+#include "core/cpu/simd/vectors-inl.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/backend.h"
-#include "core/registry.h"
-#include "core/schema.h"
+#include "core/options/registry.h"
+#include "core/options/schema.h"
 #include "nn/attention/cache.h"
 #include "nn/attention/positions.h"
 #include "nn/init.h"

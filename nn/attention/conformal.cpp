@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/validate.h"
+#include "core/options/validate.h"
 #include "nn/attention/multi_head.h"
 
 namespace mobius {

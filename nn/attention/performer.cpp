@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/validate.h"
+#include "core/options/validate.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/multi_head.h"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/validate.h"
+#include "core/options/validate.h"
 #include "nn/attention/multi_head.h"
 
 namespace mobius {

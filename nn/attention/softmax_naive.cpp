@@ -1,6 +1,6 @@
 #include "nn/attention/softmax_naive.h"
 
-#include "core/validate.h"
+#include "core/options/validate.h"
 #include "nn/attention/multi_head.h"
 
 namespace mobius {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/validate.h"
+#include "core/options/validate.h"
 #include "nn/attention/multi_head.h"
 
 namespace mobius {

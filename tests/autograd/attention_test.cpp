@@ -7,7 +7,7 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
-#include "tests/core/kernel_testing.h"
+#include "tests/core/ops/kernel_testing.h"
 
 namespace mobius {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "core/error.h"
 #include "core/thread_limit.h"
-#include "tests/core/kernel_testing.h"
+#include "tests/core/ops/kernel_testing.h"
 
 namespace mobius {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "tests/distributed/ranks.h"
 #include "tests/error_of.h"
-#include "tests/train/gradients.h"
-#include "train/sharding.h"
-#include "train/step.h"
+#include "tests/train/optim/gradients.h"
+#include "train/optim/sharding.h"
+#include "train/run/step.h"
 
 namespace mobius {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "core/comm/launch.h"
 #include "core/error.h"
+#include "core/options/schema.h"
 #include "core/rng.h"
-#include "core/schema.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 namespace mobius {
 

@@ -98,7 +98,8 @@ TEST_F(AdviceTest, AnOverrideThatTheGridSetsTooIsAnError) {
 }
 
 TEST_F(AdviceTest, RunsCalledLikeFilesOfOursAreRefusedAtOnce) {
-  for (const char* name : {"report.html", "checkpoints", "CheckPoints", "-x", "a.mobius-0123abcd.tmp"}) {
+  for (const char* name :
+       {"report.html", "checkpoints", "CheckPoints", "-x", "a.mobius-0123abcd.tmp"}) {
     write_text(comparison_, fmt::format("base: run.yaml\nvariations: [{{name: {}}}]\n", name));
     expect_error(mobius({"compare", comparison_, "--out", folder_ / "out"}),
                  fmt::format("comparison.yaml:2:21: variations.0.name: '{}' ", name));

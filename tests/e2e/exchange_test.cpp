@@ -7,8 +7,8 @@
 
 #include "tests/data/some_text.h"
 #include "tests/e2e/run_comparison.h"
-#include "train/checkpoint.h"
-#include "train/safetensors.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/safetensors.h"
 
 namespace mobius {
 namespace {

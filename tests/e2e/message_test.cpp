@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/e2e/run_comparison.h"
-#include "train/printable.h"
+#include "train/io/printable.h"
 
 namespace mobius {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/cpu/isa.h"
+#include "core/cpu/simd/isa.h"
 #include "tests/e2e/run_test.h"
 
 namespace mobius {

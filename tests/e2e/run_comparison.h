@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/e2e/process.h"
-#include "train/experiment.h"
+#include "train/run/experiment.h"
 
 namespace mobius {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/e2e/run_comparison.h"
-#include "train/file.h"
+#include "train/io/file.h"
 
 namespace mobius {
 

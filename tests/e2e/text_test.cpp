@@ -9,7 +9,7 @@
 #include "tests/data/some_text.h"
 #include "tests/data/token_files.h"
 #include "tests/e2e/run_comparison.h"
-#include "train/safetensors.h"
+#include "train/checkpoint/safetensors.h"
 
 namespace mobius {
 namespace {

@@ -1,5 +1,5 @@
 // Checkpoints, sealed anew.
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <cmath>
 
@@ -7,7 +7,7 @@
 #include "tests/data/some_text.h"
 #include "tests/fuzz/target.h"
 #include "tests/hostile_checkpoint.h"
-#include "train/experiment.h"
+#include "train/run/experiment.h"
 
 namespace mobius {
 

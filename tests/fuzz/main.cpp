@@ -13,11 +13,11 @@
 #include <map>
 #include <optional>
 
+#include "core/isolated.h"
 #include "core/parallel.h"
 #include "tests/e2e/process.h"
 #include "tests/fuzz/target.h"
-#include "core/isolated.h"
-#include "train/printable.h"
+#include "train/io/printable.h"
 
 namespace mobius {
 

@@ -1,13 +1,13 @@
 // Files of parameters.
-#include "train/safetensors.h"
+#include "train/checkpoint/safetensors.h"
 
 #include <cmath>
 #include <cstring>
 
 #include "tests/fuzz/target.h"
 #include "tests/temporary_folder.h"
-#include "train/checkpoint.h"
-#include "train/experiment.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/run/experiment.h"
 
 namespace mobius {
 

@@ -3,9 +3,9 @@
 
 #include "tests/fuzz/target.h"
 #include "tests/temporary_folder.h"
-#include "train/comparison_file.h"
-#include "train/config.h"
-#include "train/config_document.h"
+#include "train/compare/comparison_file.h"
+#include "train/config/config.h"
+#include "train/config/document.h"
 
 namespace mobius {
 

@@ -14,12 +14,12 @@
 
 #include "core/backend.h"
 #include "core/error.h"
-#include "core/nearest.h"
+#include "core/options/nearest.h"
 #include "core/parallel.h"
 #include "train/commands/commands.h"
-#include "train/output.h"
-#include "train/printable.h"
-#include "train/step.h"
+#include "train/io/output.h"
+#include "train/io/printable.h"
+#include "train/run/step.h"
 
 namespace mobius {
 

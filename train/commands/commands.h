@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "core/comm/communicator.h"
-#include "train/config.h"
-#include "train/stop_signal.h"
+#include "train/config/config.h"
+#include "train/io/stop_signal.h"
 
 namespace CLI {
 class App;

@@ -8,9 +8,9 @@
 
 #include "core/path.h"
 #include "train/commands/commands.h"
-#include "train/comparison_file.h"
-#include "train/config_writer.h"
-#include "train/terminal.h"
+#include "train/compare/comparison_file.h"
+#include "train/config/writer.h"
+#include "train/io/terminal.h"
 
 namespace mobius {
 

@@ -10,14 +10,14 @@
 
 #include "core/parallel.h"
 #include "core/path.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/commands/commands.h"
-#include "train/data_places.h"
-#include "train/experiment.h"
-#include "train/metrics.h"
-#include "train/output.h"
-#include "train/printable.h"
-#include "train/step.h"
+#include "train/io/output.h"
+#include "train/io/printable.h"
+#include "train/recording/metrics.h"
+#include "train/run/data_places.h"
+#include "train/run/experiment.h"
+#include "train/run/step.h"
 
 namespace mobius {
 

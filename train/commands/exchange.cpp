@@ -7,13 +7,13 @@
 #include <string>
 
 #include "core/path.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/safetensors.h"
 #include "train/commands/commands.h"
-#include "train/data_places.h"
-#include "train/experiment.h"
-#include "train/file.h"
-#include "train/printable.h"
-#include "train/safetensors.h"
+#include "train/io/file.h"
+#include "train/io/printable.h"
+#include "train/run/data_places.h"
+#include "train/run/experiment.h"
 
 namespace mobius {
 

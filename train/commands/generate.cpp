@@ -14,12 +14,12 @@
 #include "core/path.h"
 #include "data/lm.h"
 #include "nn/generator.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/commands/commands.h"
 #include "train/commands/value_options.h"
-#include "train/memory.h"
-#include "train/output.h"
-#include "train/printable.h"
+#include "train/io/output.h"
+#include "train/io/printable.h"
+#include "train/run/memory.h"
 
 namespace mobius {
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "core/path.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/commands/commands.h"
-#include "train/printable.h"
+#include "train/io/printable.h"
 
 namespace mobius {
 

@@ -8,10 +8,10 @@
 
 #include "core/path.h"
 #include "train/commands/commands.h"
-#include "train/data_places.h"
-#include "train/output.h"
-#include "train/printable.h"
-#include "train/trainer.h"
+#include "train/io/output.h"
+#include "train/io/printable.h"
+#include "train/run/data_places.h"
+#include "train/run/trainer.h"
 
 namespace mobius {
 

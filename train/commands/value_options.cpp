@@ -5,9 +5,9 @@
 #include <variant>
 
 #include "core/error.h"
-#include "train/config_scalar.h"
-#include "train/config_writer.h"
-#include "train/printable.h"
+#include "train/config/scalar.h"
+#include "train/config/writer.h"
+#include "train/io/printable.h"
 
 namespace mobius {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "core/schema.h"
+#include "core/options/schema.h"
 
 namespace CLI {
 class App;

@@ -1,4 +1,4 @@
-#include "train/watch.h"
+#include "train/compare/watch.h"
 
 #include <fmt/core.h>
 
@@ -13,8 +13,8 @@
 
 #include "core/path.h"
 #include "train/commands/commands.h"
-#include "train/output.h"
-#include "train/printable.h"
+#include "train/io/output.h"
+#include "train/io/printable.h"
 
 namespace mobius {
 

@@ -1,0 +1,167 @@
+// Fused attention, forward: for every tile of queries, the tiles of keys it sees, one after the
+// other; products, weights and the weighted sum of values stay in cache. Memory beyond the output:
+// packed copies of keys and values and one tile per thread.
+// Buffers: out and lse are overwritten (=).
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/attention/forward.cpp"
+#include <hwy/foreach_target.h>
+// The above comes first: it includes this file once for each instruction set.
+#include <hwy/highway.h>
+
+#include "core/cpu/attention/tile-inl.h"
+#include "core/cpu/cpu_backend.h"
+#include "core/parallel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mobius {
+namespace HWY_NAMESPACE {
+
+template <class T, class Score, bool kSoftmax>
+class ForwardTile {
+ public:
+  ForwardTile(const AttentionProblem<T>& problem, const PackedTiles<T>& k_tiles,
+              const PackedTiles<T>& v_tiles, const Tensor& out, const Tensor& lse)
+      : p_(problem),
+        k_tiles_(k_tiles),
+        v_tiles_(v_tiles),
+        out_(out),
+        lse_(kSoftmax ? lse.data<T>() : nullptr),
+        dv_(round_up(p_.dv, attention_lanes<T>)),
+        q_tile_(attention_block_q * p_.d),
+        weights_(attention_block_q * attention_block_k),
+        sums_(attention_block_q * dv_),
+        factors_(attention_block_k),
+        flags_(attention_block_k) {}
+
+  /// Output rows [i0, i1) of head h of batch element b.
+  void run(std::int64_t b, std::int64_t h, std::int64_t i0, std::int64_t i1) {
+    TilePosition at{b, h, i0, i1, 0};
+    load_queries(p_, b, h, i0, i1, q_tile_.data(), p_.d);
+    std::fill(sums_.data(), sums_.data() + attention_block_q * dv_, T{0});
+    for (std::int64_t i = 0; i < i1 - i0; ++i) {
+      largest_[i] = -std::numeric_limits<T>::infinity();
+      total_[i] = 0;
+    }
+    const std::int64_t end = p_.visibility.end_key(i1);
+    const std::int64_t start = p_.visibility.first_key(i0) / attention_block_k * attention_block_k;
+    for (at.j0 = start; at.j0 < end; at.j0 += attention_block_k) add_keys(at, end);
+    finish(at);
+  }
+
+ private:
+  void add_keys(const TilePosition& at, std::int64_t end) {
+    const std::int64_t j1 = std::min(at.j0 + attention_block_k, end);
+    const std::int64_t width = round_up(j1 - at.j0, attention_lanes<T>);
+    const std::int64_t rows = at.i1 - at.i0, bg = at.b * p_.groups + p_.group_of(at.h);
+    tile_gemm(rows, width, p_.d, q_tile_.data(), p_.d, 1, k_tiles_.tile(bg, at.j0), false,
+              weights_.data(), attention_block_k);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      T* const row = weights_.row(i, attention_block_k);
+      const TileKeys keys = seen_keys(p_, at, at.i0 + i, j1, row, flags_.data());
+      const Score score = make_score(p_, at, at.i0 + i, TypeTag<Score>());
+      if constexpr (kSoftmax) {
+        softmax_row(score, keys, at.j0, width, i, row);
+      } else {
+        weights_row(score, keys, at.j0, width, row);
+      }
+      if (p_.spec.dropout > 0) {
+        dropout_row(p_, at, at.i0 + i, width, factors_.data());
+        multiply_row(factors_.data(), width, row);
+      }
+    }
+    tile_gemm(rows, dv_, j1 - at.j0, weights_.data(), attention_block_k, 1,
+              v_tiles_.tile(bg, at.j0), true, sums_.data(), dv_);
+  }
+
+  // Weights relative to the running maximum; what was summed before is rescaled when it rises.
+  void softmax_row(const Score& score, const TileKeys& keys, std::int64_t first, std::int64_t width,
+                   std::int64_t i, T* row) {
+    const T largest = std::max(largest_[i], logits_row(score, keys, first, width, row));
+    if (largest == -std::numeric_limits<T>::infinity()) {  // nothing seen so far
+      std::fill(row, row + width, T{0});
+      return;
+    }
+    if (largest > largest_[i]) {
+      const T correction = std::exp(largest_[i] - largest);
+      total_[i] *= correction;
+      scale_row_by(correction, dv_, sums_.row(i, dv_));
+      largest_[i] = largest;
+    }
+    total_[i] += exponentials_row(largest, width, row);
+  }
+
+  void finish(const TilePosition& at) {
+    for (std::int64_t i = 0; i < at.i1 - at.i0; ++i) {
+      const std::int64_t r = at.i0 + i;
+      if constexpr (kSoftmax) {
+        const bool sees_any = total_[i] > 0;
+        scale_row_by(sees_any ? 1 / total_[i] : T{0}, dv_, sums_.row(i, dv_));
+        lse_[p_.row_of(at.b, at.h, r)] =
+            sees_any ? largest_[i] + std::log(total_[i]) : std::numeric_limits<T>::infinity();
+      }
+      std::copy_n(sums_.row(i, dv_), p_.dv, out_.row(at.b, at.h, r));
+    }
+  }
+
+  const AttentionProblem<T>& p_;
+  const PackedTiles<T>& k_tiles_;
+  const PackedTiles<T>& v_tiles_;
+  HeadRows<T> out_;
+  T* lse_;
+  std::int64_t dv_;  // padded to whole vectors
+  Scratch<T> q_tile_, weights_, sums_, factors_;
+  Scratch<std::uint8_t> flags_;
+  T largest_[attention_block_q], total_[attention_block_q];
+};
+
+template <class T, class Score, bool kSoftmax>
+void forward_tiles(const AttentionProblem<T>& p, const Tensor& k, const Tensor& v,
+                   const Tensor& out, const Tensor& lse) {
+  const std::int64_t tiles = p.query_tiles();
+  const PackedTiles<T> k_tiles(KeysAs::columns, k);
+  const PackedTiles<T> v_tiles(KeysAs::rows, v);
+  parallel_for(p.batch * p.heads * tiles, 4, [&](std::int64_t begin, std::int64_t end) {
+    ForwardTile<T, Score, kSoftmax> tile(p, k_tiles, v_tiles, out, lse);
+    for (std::int64_t t = begin; t < end; ++t) {
+      const std::int64_t bh = t / tiles, i0 = t % tiles * attention_block_q;
+      tile.run(bh / p.heads, bh % p.heads, i0, std::min(i0 + attention_block_q, p.n_q));
+    }
+  });
+}
+
+template <class T>
+void attention_forward_as(const AttentionSpec& spec, const AttentionInputs& inputs,
+                          const Tensor& out, const Tensor& lse) {
+  const AttentionProblem<T> p(spec, inputs);
+  if (spec.score == ScoreMap::dot) {
+    forward_tiles<T, DotScore<T>, true>(p, inputs.k, inputs.v, out, lse);
+  } else if (spec.normalizer == WeightNormalizer::softmax) {
+    forward_tiles<T, ConformalScore<T>, true>(p, inputs.k, inputs.v, out, lse);
+  } else {
+    forward_tiles<T, ConformalScore<T>, false>(p, inputs.k, inputs.v, out, lse);
+  }
+}
+
+void attention_forward(const AttentionSpec& spec, const AttentionInputs& inputs, const Tensor& out,
+                       const Tensor& lse) {
+  dispatch_real("attention", inputs.q.dtype(), [&](auto tag) {
+    attention_forward_as<typename decltype(tag)::type>(spec, inputs, out, lse);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mobius
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mobius {
+
+HWY_EXPORT(attention_forward);
+
+void CpuBackend::attention(const AttentionSpec& spec, const AttentionInputs& inputs,
+                           const Tensor& out, const Tensor& lse) {
+  HWY_DYNAMIC_DISPATCH(attention_forward)(spec, inputs, out, lse);
+}
+
+}  // namespace mobius
+#endif  // HWY_ONCE

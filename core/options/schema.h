@@ -1,0 +1,316 @@
+// Schema: what an options struct says about its members, once.
+//
+// An options struct describes itself; everything else follows from the description: strict reading
+// (train/config/reader.h), the help of every key and the resolved configuration
+// (train/config/writer.h).
+//
+//   struct AdamOptions {
+//     double lr = 1e-3;
+//     std::vector<double> betas = {0.9, 0.95};
+//     std::optional<double> clip;
+//
+//     void describe(Schema& schema) {
+//       schema.field("lr", lr, "peak learning rate").positive();
+//       schema.field("betas", betas, "decay of the two moments").at_least(0).below(1);
+//       schema.field("clip", clip, "largest global gradient norm, null for no limit").positive();
+//       schema.check("betas", [this] {
+//         if (betas.size() != 2) throw ConfigError("expected 2 numbers, got {}", betas.size());
+//       });
+//     }
+//   };
+//
+// A default is the member's value when it is described. A Schema refers to the members it
+// describes: it must not outlive the struct, and the struct must not move while it is in use.
+// A misuse of this interface (a key described twice, a range on a text) is an Error.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace mobius {
+
+class Schema;
+template <typename Options>
+class Registry;
+template <typename Options>
+struct Chosen;
+
+/// The value of one field, whatever the type of the member behind it; monostate is null.
+using OptionValue =
+    std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
+                 std::vector<double>, std::vector<std::string>>;
+
+enum class OptionType { boolean, integer, number, text };
+
+/// The largest count: of an integer that has a least value, unless its field is unbounded(). Sums
+/// and small multiples of a few of them cannot overflow 64 bits.
+inline constexpr std::int64_t largest_count = 1'000'000'000'000'000;
+
+/// The form of a field: its type, whether it is a list of that type, whether null is a value, and
+/// for integers what the member can hold.
+struct OptionForm {
+  OptionType type;
+  bool is_list = false;
+  bool is_nullable = false;
+  std::int64_t smallest = std::numeric_limits<std::int64_t>::min();
+  std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+};
+
+/// How a member type is carried by an OptionValue: bool, any integer type, double, std::string,
+/// std::vector of integers, doubles or strings, and std::optional of all these.
+template <typename T>
+struct OptionCodec;
+
+/// A key bound to a member. Limits chain: schema.field(...).at_least(0).below(1). On a list they
+/// hold for every element.
+class OptionField {
+ public:
+  using Get = std::function<OptionValue()>;
+  using Set = std::function<void(const OptionValue&)>;
+
+  OptionField(std::string key, std::string help, OptionForm form, Get get, Set set);
+
+  OptionField& positive() { return above(0); }
+  OptionField& non_negative() { return at_least(0); }
+  OptionField& above(double bound);                       // value > bound
+  OptionField& at_least(double bound);                    // value >= bound
+  OptionField& below(double bound);                       // value < bound
+  OptionField& at_most(double bound);                     // value <= bound
+  OptionField& one_of(std::vector<std::string> choices);  // of texts
+  OptionField& non_empty();                               // of texts and lists
+  OptionField& required();                                // no default: the user must say it
+  /// Of counts that nothing is computed with but comparisons: seeds, and those of which any large
+  /// one means "all".
+  OptionField& unbounded();
+
+  const std::string& key() const { return key_; }
+  const std::string& help() const { return help_; }
+  const OptionForm& form() const { return form_; }
+  const std::vector<std::string>& choices() const { return choices_; }
+  bool is_required() const { return is_required_; }
+
+  std::string type_name() const;  // "integer", "list of numbers", "text or null"
+  std::string range() const;      // "> 0", "in [0, 1)", "softmax | conformal", "" where free
+
+  /// The member's value when it was described, and now.
+  const OptionValue& initial() const { return initial_; }
+  OptionValue value() const { return get_(); }
+
+  /// Sets the member. A value outside the limits is a ConfigError that says what was expected and
+  /// what came, and leaves the member as it was.
+  void assign(const OptionValue& value) const;
+
+ private:
+  struct Bound {
+    double value;
+    bool inclusive;
+  };
+
+  void bound(std::optional<Bound>& side, Bound bound);
+  bool contains(double value) const;
+  void verify(const OptionValue& value) const;
+  void verify_held(std::monostate) const {}
+  void verify_held(bool) const {}
+  void verify_held(std::int64_t value) const;
+  void verify_held(double value) const;
+  void verify_held(const std::string& value) const;
+  template <typename T>
+  void verify_held(const std::vector<T>& list) const;
+
+  std::string key_;
+  std::string help_;
+  OptionForm form_;
+  Get get_;
+  Set set_;
+  OptionValue initial_;
+  std::optional<Bound> lower_;
+  std::optional<Bound> upper_;
+  std::vector<std::string> choices_;
+  bool is_non_empty_ = false;
+  bool is_required_ = false;
+  bool is_unbounded_ = false;
+};
+
+/// A key with a schema of its own below it.
+class OptionSection {
+ public:
+  const std::string& key() const { return key_; }
+  const std::string& help() const { return help_; }
+  Schema& schema() const { return *schema_; }
+
+ private:
+  friend class Schema;
+
+  std::string key_;
+  std::string help_;
+  std::unique_ptr<Schema> schema_;
+};
+
+/// Default options made only to be described, for help and for messages, with their schema.
+struct OptionPreview {
+  std::shared_ptr<void> options;
+  std::unique_ptr<Schema> schema;
+};
+
+/// A key with a list of structs below it.
+class OptionList {
+ public:
+  OptionList& non_empty();
+
+  const std::string& key() const { return key_; }
+  const std::string& help() const { return help_; }
+  bool is_non_empty() const { return is_non_empty_; }
+
+  std::size_t size() const { return size_(); }
+  void reset(std::size_t size) const { reset_(size); }  // that many default elements
+  std::unique_ptr<Schema> element(std::size_t index) const { return element_(index); }
+  OptionPreview preview() const { return preview_(); }
+
+ private:
+  friend class Schema;
+
+  std::string key_;
+  std::string help_;
+  std::function<std::size_t()> size_;
+  std::function<void(std::size_t)> reset_;
+  std::function<std::unique_ptr<Schema>(std::size_t)> element_;
+  std::function<OptionPreview()> preview_;
+  bool is_non_empty_ = false;
+};
+
+/// A key that chooses one kind of a registry; the keys of the chosen kind stand beside it.
+class OptionVariant {
+ public:
+  struct Kind {
+    std::string name;
+    std::string help;
+  };
+
+  const std::string& key() const { return key_; }
+  const std::string& help() const { return help_; }
+  const std::vector<Kind>& kinds() const { return kinds_; }
+  const std::string& initial() const { return initial_; }  // empty: must be chosen
+
+  std::string current() const { return current_(); }  // empty: none yet
+  Schema& active() const { return *active_; }         // of the current kind; empty where none
+
+  /// Puts default options of the named kind in place; those of the current kind stay as they are.
+  /// An unknown name is a ConfigError.
+  void choose(std::string_view name);
+  OptionPreview preview(std::string_view name) const { return preview_(name); }
+
+ private:
+  friend class Schema;
+
+  std::string key_;
+  std::string help_;
+  std::vector<Kind> kinds_;
+  std::string initial_;
+  std::function<std::string()> current_;
+  std::function<std::unique_ptr<Schema>(std::string_view)> choose_;
+  std::function<OptionPreview(std::string_view)> preview_;
+  std::unique_ptr<Schema> active_;
+};
+
+using OptionEntry = std::variant<OptionField, OptionSection, OptionList, OptionVariant>;
+
+const std::string& key_of(const OptionEntry& entry);
+
+class Schema {
+ public:
+  /// A condition over several fields. `run` throws an Error that says what is wrong; `key` is the
+  /// key to blame, relative to this schema, dotted where it lies deeper.
+  struct Check {
+    std::string key;
+    std::function<void()> run;
+  };
+
+  Schema();
+  Schema(Schema&&) noexcept;
+  Schema& operator=(Schema&&) noexcept;
+  ~Schema();
+
+  /// A value. T is any type that OptionCodec carries.
+  template <typename T>
+  OptionField& field(std::string key, T& member, std::string help);
+
+  /// A value of an enumeration (or an optional one), by name:
+  ///   schema.choice("kind", kind, {{"cosine", Decay::cosine}, {"none", Decay::none}}, "...");
+  template <typename T>
+  OptionField& choice(std::string key, T& member,
+                      std::type_identity_t<std::vector<std::pair<std::string, T>>> names,
+                      std::string help);
+  template <typename T>
+  OptionField& choice(std::string key, std::optional<T>& member,
+                      std::type_identity_t<std::vector<std::pair<std::string, T>>> names,
+                      std::string help);
+
+  /// A section below this one, to be filled by the caller or by the options struct.
+  Schema& section(std::string key, std::string help);
+  template <typename Options>
+  void section(std::string key, Options& options, std::string help);
+
+  /// A list of options structs.
+  template <typename Options>
+  OptionList& list(std::string key, std::vector<Options>& members, std::string help);
+
+  /// One kind of a registry. Reading another kind than the current one replaces `chosen` by default
+  /// options of that kind, whose keys then belong to this schema. Where `chosen` is empty, the user
+  /// must choose.
+  template <typename Options>
+  void variant(std::string key, Chosen<Options>& chosen, const Registry<Options>& registry,
+               std::string help);
+
+  void check(std::string key, std::function<void()> run);
+
+  /// What was described here, in order.
+  std::deque<OptionEntry>& described() { return entries_; }
+  const std::deque<OptionEntry>& described() const { return entries_; }
+  const std::vector<Check>& checks() const { return checks_; }
+
+  /// The same, with the entries of each variant's current kind after the variant. An Error where
+  /// two have the same key.
+  std::vector<const OptionEntry*> entries() const;
+  const OptionEntry* find(std::string_view key) const;  // null where there is none
+
+ private:
+  template <typename Entry>
+  Entry& add(Entry entry) {
+    return std::get<Entry>(append(std::move(entry)));
+  }
+  OptionEntry& append(OptionEntry entry);
+
+  std::deque<OptionEntry> entries_;
+  std::vector<Check> checks_;
+};
+
+/// The schema of an options struct.
+template <typename Options>
+std::unique_ptr<Schema> describe(Options& options) {
+  auto schema = std::make_unique<Schema>();
+  options.describe(*schema);
+  return schema;
+}
+
+/// The same of default options made for the purpose.
+template <typename Options>
+OptionPreview preview_options(std::shared_ptr<Options> options) {
+  std::unique_ptr<Schema> schema = describe(*options);
+  return {std::move(options), std::move(schema)};
+}
+
+}  // namespace mobius
+
+#include "core/options/schema_inl.h"

@@ -1,0 +1,201 @@
+// The templates of core/options/schema.h: how member types become OptionValues.
+#pragma once
+
+#include "core/options/schema.h"
+
+namespace mobius {
+
+template <>
+struct OptionCodec<bool> {
+  using Stored = bool;
+  static constexpr OptionForm form{OptionType::boolean};
+};
+
+template <std::integral T>
+struct OptionCodec<T> {
+  using Stored = std::int64_t;
+  static constexpr OptionForm form{
+      .type = OptionType::integer,
+      .smallest = std::in_range<std::int64_t>(std::numeric_limits<T>::min())
+                      ? static_cast<std::int64_t>(std::numeric_limits<T>::min())
+                      : std::numeric_limits<std::int64_t>::min(),
+      .largest = std::in_range<std::int64_t>(std::numeric_limits<T>::max())
+                     ? static_cast<std::int64_t>(std::numeric_limits<T>::max())
+                     : std::numeric_limits<std::int64_t>::max()};
+};
+
+template <>
+struct OptionCodec<double> {
+  using Stored = double;
+  static constexpr OptionForm form{OptionType::number};
+};
+
+template <>
+struct OptionCodec<std::string> {
+  using Stored = std::string;
+  static constexpr OptionForm form{OptionType::text};
+};
+
+template <typename T>
+struct OptionCodec<std::vector<T>> {
+  using Stored = std::vector<typename OptionCodec<T>::Stored>;
+  static constexpr OptionForm form = [] {
+    OptionForm list = OptionCodec<T>::form;
+    list.is_list = true;
+    return list;
+  }();
+};
+
+template <typename T>
+struct OptionCodec<std::optional<T>> {
+  using Stored = typename OptionCodec<T>::Stored;
+  static constexpr OptionForm form = [] {
+    OptionForm nullable = OptionCodec<T>::form;
+    nullable.is_nullable = true;
+    return nullable;
+  }();
+};
+
+namespace schema_detail {
+
+template <typename T>
+OptionValue encode(const T& member) {
+  return static_cast<typename OptionCodec<T>::Stored>(member);
+}
+
+template <typename T>
+OptionValue encode(const std::vector<T>& member) {
+  return typename OptionCodec<std::vector<T>>::Stored(member.begin(), member.end());
+}
+
+template <typename T>
+OptionValue encode(const std::optional<T>& member) {
+  return member ? encode(*member) : OptionValue{};
+}
+
+template <typename T>
+void decode(const OptionValue& value, T& member) {
+  member = static_cast<T>(std::get<typename OptionCodec<T>::Stored>(value));
+}
+
+template <typename T>
+void decode(const OptionValue& value, std::vector<T>& member) {
+  const auto& stored = std::get<typename OptionCodec<std::vector<T>>::Stored>(value);
+  member.clear();
+  for (const auto& element : stored) member.push_back(static_cast<T>(element));
+}
+
+template <typename T>
+void decode(const OptionValue& value, std::optional<T>& member) {
+  if (std::holds_alternative<std::monostate>(value)) {
+    member.reset();
+  } else {
+    decode(value, member.emplace());
+  }
+}
+
+// The names of an enumeration, both ways. A value without a name shows as the empty text.
+template <typename Enum>
+struct EnumNames {
+  std::vector<std::pair<std::string, Enum>> names;
+
+  OptionValue encode(Enum value) const {
+    for (const auto& [name, named] : names) {
+      if (named == value) return name;
+    }
+    return std::string();
+  }
+
+  // OptionField has verified that the value is one of the names.
+  Enum decode(const OptionValue& value) const {
+    for (const auto& [name, named] : names) {
+      if (name == std::get<std::string>(value)) return named;
+    }
+    return names.front().second;
+  }
+
+  std::vector<std::string> choices() const {
+    std::vector<std::string> choices;
+    for (const auto& [name, named] : names) choices.push_back(name);
+    return choices;
+  }
+};
+
+}  // namespace schema_detail
+
+template <typename T>
+OptionField& Schema::field(std::string key, T& member, std::string help) {
+  return add(OptionField(
+      std::move(key), std::move(help), OptionCodec<T>::form,
+      [&member] { return schema_detail::encode(member); },
+      [&member](const OptionValue& value) { schema_detail::decode(value, member); }));
+}
+
+template <typename T>
+OptionField& Schema::choice(std::string key, T& member,
+                            std::type_identity_t<std::vector<std::pair<std::string, T>>> names,
+                            std::string help) {
+  const schema_detail::EnumNames<T> codec{std::move(names)};
+  return add(OptionField(
+                 std::move(key), std::move(help), OptionForm{OptionType::text},
+                 [&member, codec] { return codec.encode(member); },
+                 [&member, codec](const OptionValue& value) { member = codec.decode(value); }))
+      .one_of(codec.choices());
+}
+
+template <typename T>
+OptionField& Schema::choice(std::string key, std::optional<T>& member,
+                            std::type_identity_t<std::vector<std::pair<std::string, T>>> names,
+                            std::string help) {
+  const schema_detail::EnumNames<T> codec{std::move(names)};
+  const auto get = [&member, codec] { return member ? codec.encode(*member) : OptionValue{}; };
+  const auto set = [&member, codec](const OptionValue& value) {
+    const bool is_null = std::holds_alternative<std::monostate>(value);
+    member = is_null ? std::nullopt : std::optional<T>(codec.decode(value));
+  };
+  return add(OptionField(std::move(key), std::move(help),
+                         OptionForm{.type = OptionType::text, .is_nullable = true}, get, set))
+      .one_of(codec.choices());
+}
+
+template <typename Options>
+void Schema::section(std::string key, Options& options, std::string help) {
+  options.describe(section(std::move(key), std::move(help)));
+}
+
+template <typename Options>
+OptionList& Schema::list(std::string key, std::vector<Options>& members, std::string help) {
+  OptionList list;
+  list.key_ = std::move(key);
+  list.help_ = std::move(help);
+  list.size_ = [&members] { return members.size(); };
+  list.reset_ = [&members](std::size_t size) {
+    members.clear();
+    members.resize(size);
+  };
+  list.element_ = [&members](std::size_t index) { return mobius::describe(members.at(index)); };
+  list.preview_ = [] { return preview_options(std::make_shared<Options>()); };
+  return add(std::move(list));
+}
+
+template <typename Options>
+void Schema::variant(std::string key, Chosen<Options>& chosen, const Registry<Options>& registry,
+                     std::string help) {
+  OptionVariant variant;
+  variant.key_ = std::move(key);
+  variant.help_ = std::move(help);
+  for (const auto& kind : registry.kinds()) variant.kinds_.push_back({kind.name, kind.help});
+  variant.initial_ = chosen.name;
+  variant.current_ = [&chosen] { return chosen.name; };
+  variant.choose_ = [&chosen, &registry](std::string_view name) {
+    chosen = registry.choose(name);
+    return mobius::describe(*chosen);
+  };
+  variant.preview_ = [&registry](std::string_view name) {
+    return preview_options(std::shared_ptr<Options>(registry.choose(name).options));
+  };
+  variant.active_ = chosen ? mobius::describe(*chosen) : std::make_unique<Schema>();
+  add(std::move(variant));
+}
+
+}  // namespace mobius

@@ -1,0 +1,55 @@
+#include "core/options/validate.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <variant>
+
+#include "core/error.h"
+
+namespace mobius {
+namespace {
+
+// Runs `fn`, naming what it checks in the error it may throw.
+template <typename Fn>
+void blame(std::string_view name, const std::string& key, Fn&& fn) {
+  try {
+    fn();
+  } catch (const Error& error) {
+    throw ConfigError(fmt::format("{}: {}: {}", name, key, error.what()));
+  }
+}
+
+using Validate = void (*)(const Schema& schema, std::string_view name);
+
+void validate_list(const OptionList& list, std::string_view name, Validate below) {
+  if (list.is_non_empty() && list.size() == 0)
+    throw ConfigError("{}: {}: expected at least one element", name, list.key());
+  for (std::size_t i = 0; i < list.size(); ++i)
+    below(*list.element(i), fmt::format("{}: {}[{}]", name, list.key(), i));
+}
+
+void validate_entries(const Schema& schema, std::string_view name, Validate below) {
+  for (const OptionEntry* entry : schema.entries()) {
+    if (const auto* field = std::get_if<OptionField>(entry)) {
+      blame(name, field->key(), [&] { field->assign(field->value()); });
+    } else if (const auto* section = std::get_if<OptionSection>(entry)) {
+      below(section->schema(), fmt::format("{}: {}", name, section->key()));
+    } else if (const auto* list = std::get_if<OptionList>(entry)) {
+      validate_list(*list, name, below);
+    }
+  }
+}
+
+}  // namespace
+
+void validate(const Schema& schema, std::string_view name) {
+  validate_entries(schema, name, validate);
+  for (const Schema::Check& check : schema.checks()) blame(name, check.key, check.run);
+}
+
+void validate_values(const Schema& schema, std::string_view name) {
+  validate_entries(schema, name, validate_values);
+}
+
+}  // namespace mobius

@@ -1,0 +1,195 @@
+// Reductions against long double loops, over ragged and long shapes.
+#include <algorithm>
+#include <limits>
+
+#include "tests/core/ops/kernel_testing.h"
+
+namespace mobius {
+namespace {
+
+using testing::cpu;
+using testing::near;
+
+struct Sizes {
+  std::int64_t outer, reduced, inner;
+
+  std::size_t at(std::int64_t o, std::int64_t r, std::int64_t i) const {
+    return static_cast<std::size_t>((o * reduced + r) * inner + i);
+  }
+  Shape shape() const { return {outer, reduced, inner}; }
+};
+
+// Chunks are 2^15 elements and blocks 1024 columns: shapes on both sides of either.
+std::vector<Sizes> size_cases() {
+  std::vector<Sizes> cases{{3, 32768, 1}, {2, 32769, 1}, {1, 100003, 1}, {5, 0, 3},
+                           {0, 5, 3},     {5, 3, 0},     {1, 5003, 7},   {2, 70, 1025},
+                           {3, 33, 512},  {2, 40000, 2}, {1000, 3, 40},  {2, 1, 5000},
+                           {1, 9000, 65}, {4, 9, 1024}};
+  for (const std::int64_t n : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65}) {
+    cases.push_back({3, n, 1});
+    cases.push_back({3, n, 5});
+    cases.push_back({3, 5, n});
+  }
+  return cases;
+}
+
+template <class T>
+class Reduce : public ::testing::Test {
+ protected:
+  static Tensor values(const Sizes& s, std::uint64_t seed) {
+    return testing::misaligned(testing::random_values<T>(numel(s.shape()), -2, 2, seed))
+        .reshape(s.shape());
+  }
+  static Tensor sum(const Tensor& x, const Sizes& s) {
+    const Tensor out = Tensor::full({s.outer, s.inner}, 77, x.dtype());
+    cpu().sum(x, s.outer, s.reduced, s.inner, out);
+    return out;
+  }
+  static Tensor cumsum(const Tensor& x, const Sizes& s, bool reverse) {
+    const Tensor out = x.empty_like();
+    cpu().cumsum(x, s.outer, s.reduced, s.inner, reverse, out);
+    return out;
+  }
+};
+
+using RealTypes = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(Reduce, RealTypes);
+
+// The sum is rounded to T once; in double it collects at most 1/2 ulp for each of the additions
+// that one element goes through: far fewer than n, but n bounds them.
+TYPED_TEST(Reduce, SumsAreAccurate) {
+  for (const Sizes& s : size_cases()) {
+    const Tensor x = this->values(s, 1);
+    const auto v = x.template to_vector<TypeParam>();
+    const auto got = this->sum(x, s).template to_vector<TypeParam>();
+    for (std::int64_t o = 0; o < s.outer; ++o) {
+      for (std::int64_t i = 0; i < s.inner; ++i) {
+        long double want = 0, size = 0;
+        for (std::int64_t r = 0; r < s.reduced; ++r) {
+          want += v[s.at(o, r, i)];
+          size += std::abs(v[s.at(o, r, i)]);
+        }
+        const auto sum = static_cast<long double>(got[static_cast<std::size_t>(o * s.inner + i)]);
+        const long double once = std::abs(want) * std::numeric_limits<TypeParam>::epsilon();
+        const long double each = size * std::numeric_limits<double>::epsilon();
+        ASSERT_LE(std::abs(sum - want), once + each * std::sqrt(static_cast<double>(s.reduced)))
+            << to_string(s.shape());
+      }
+    }
+  }
+}
+
+// 2^24 + 64 ones: a sum in f32 stops at 2^24.
+TYPED_TEST(Reduce, LongSumsDoNotStall) {
+  const std::int64_t n = (1 << 24) + 64;
+  const Tensor ones = Tensor::ones({n}, dtype_of<TypeParam>());
+  EXPECT_EQ(this->sum(ones, {1, n, 1}).item(), n);
+  EXPECT_EQ(this->sum(ones, {1, n / 64, 64}).template to_vector<double>(),
+            std::vector<double>(64, static_cast<double>(n / 64)));
+  EXPECT_EQ(cpu().sum_of_squares(ones), n);
+}
+
+TYPED_TEST(Reduce, SumOfSquares) {
+  for (const std::int64_t n : testing::ragged_sizes) {
+    const auto v = testing::random_values<TypeParam>(n, -2, 2, 2);
+    long double want = 0;
+    for (const TypeParam value : v) want += static_cast<long double>(value) * value;
+    const double ulps = 4 + std::sqrt(static_cast<double>(n));
+    EXPECT_TRUE(near(cpu().sum_of_squares(testing::misaligned(v)), want, ulps)) << n;
+  }
+  const TypeParam largest = std::numeric_limits<float>::max();  // its square fits a double
+  EXPECT_NEAR(cpu().sum_of_squares(Tensor::full({9}, largest, dtype_of<TypeParam>())) / 9e77,
+              1.1579, 0.001);
+}
+
+TYPED_TEST(Reduce, Maxima) {
+  for (const Sizes& s : size_cases()) {
+    if (s.reduced == 0) continue;
+    const Tensor x = this->values(s, 3);
+    const auto v = x.template to_vector<TypeParam>();
+    const Tensor out = Tensor::full({s.outer, s.inner}, 77, x.dtype());
+    cpu().max(x, s.outer, s.reduced, s.inner, out);
+    const auto got = out.template to_vector<TypeParam>();
+    for (std::int64_t o = 0; o < s.outer; ++o) {
+      for (std::int64_t i = 0; i < s.inner; ++i) {
+        TypeParam want = v[s.at(o, 0, i)];
+        for (std::int64_t r = 1; r < s.reduced; ++r) want = std::max(want, v[s.at(o, r, i)]);
+        ASSERT_EQ(got[static_cast<std::size_t>(o * s.inner + i)], want) << to_string(s.shape());
+      }
+    }
+  }
+}
+
+TYPED_TEST(Reduce, MaximaOfNegativesInfinitiesAndNan) {
+  const TypeParam inf = std::numeric_limits<TypeParam>::infinity();
+  for (const std::int64_t n : {1, 5, 16, 17, 40}) {
+    const auto max_of = [n](const Tensor& x, std::int64_t inner) {
+      const Tensor out = Tensor::empty({inner}, x.dtype());
+      cpu().max(x, 1, n, inner, out);
+      return out.template to_vector<TypeParam>()[0];
+    };
+    EXPECT_EQ(max_of(Tensor::full({n}, -inf, dtype_of<TypeParam>()), 1), -inf);
+    EXPECT_EQ(max_of(Tensor::full({n, 2}, -inf, dtype_of<TypeParam>()), 2), -inf);
+    for (std::int64_t at = 0; at < n; ++at) {
+      const Tensor x = Tensor::full({n}, -3, dtype_of<TypeParam>());
+      Tensor one = x.slice(0, at, at + 1);
+      one.fill(-1);
+      EXPECT_EQ(max_of(x, 1), -1);
+      one.fill(std::nan(""));
+      EXPECT_TRUE(std::isnan(max_of(x, 1))) << n << " " << at;
+      EXPECT_TRUE(std::isnan(max_of(x.reshape({n, 1}).expand({n, 2}).contiguous(), 2)));
+    }
+  }
+}
+
+TYPED_TEST(Reduce, ArgmaxTakesTheFirstOfEquals) {
+  for (const std::int64_t n : {1, 2, 7, 8, 16, 17, 33, 100}) {
+    for (std::int64_t at = 0; at < n; ++at) {
+      const Tensor x = Tensor::full({3, n}, -1, dtype_of<TypeParam>());
+      x.slice(0, 1, 2).slice(1, at, n).fill(2);  // row 1: equal from `at` on
+      x.slice(0, 2, 3).slice(1, at, at + 1).fill(std::nan(""));
+      const Tensor out = Tensor::empty({3}, DType::i64);
+      cpu().argmax(x, out);
+      ASSERT_EQ(out.template to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, at, at}));
+    }
+  }
+}
+
+TYPED_TEST(Reduce, RunningSums) {
+  for (const Sizes& s : size_cases()) {
+    const Tensor x = this->values(s, 4);
+    const auto v = x.template to_vector<TypeParam>();
+    for (const bool reverse : {false, true}) {
+      const auto got = this->cumsum(x, s, reverse).template to_vector<TypeParam>();
+      for (std::int64_t o = 0; o < s.outer; ++o) {
+        for (std::int64_t i = 0; i < s.inner; ++i) {
+          long double want = 0, size = 0;
+          for (std::int64_t k = 0; k < s.reduced; ++k) {
+            const std::size_t at = s.at(o, reverse ? s.reduced - 1 - k : k, i);
+            want += v[at];
+            size += std::abs(v[at]);
+            const long double bound = std::abs(want) * std::numeric_limits<TypeParam>::epsilon() +
+                                      size * std::numeric_limits<double>::epsilon() *
+                                          std::sqrt(static_cast<double>(k + 1));
+            ASSERT_LE(std::abs(got[at] - want), bound) << to_string(s.shape()) << " at " << at;
+          }
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(Reduce, ThreadsDoNotMatter) {
+  for (const Sizes& s :
+       {Sizes{1, 300001, 1}, Sizes{37, 5003, 1}, Sizes{1, 4099, 65}, Sizes{3, 65, 2049}}) {
+    const Tensor x = this->values(s, 5);
+    testing::expect_same_for_every_thread_count<TypeParam>([&] { return this->sum(x, s); });
+    testing::expect_same_for_every_thread_count<TypeParam>(
+        [&] { return this->cumsum(x, s, true); });
+    testing::expect_same_for_every_thread_count<double>(
+        [&] { return Tensor::full({}, cpu().sum_of_squares(x), DType::f64); });
+  }
+}
+
+}  // namespace
+}  // namespace mobius

@@ -1,0 +1,120 @@
+// Checkpoints: HDF5 files that are whole or absent.
+//
+// A file starts with a block of 512 bytes of text that HDF5 leaves to its user: format and version,
+// the size of the file, and a checksum of everything after the block. It is verified before
+// anything else is read, so a truncated, altered or foreign file is named as such. What follows is
+// plain HDF5 (Python: h5py.File(path)["parameters"]["embedding.weight"][:]):
+//
+//   attributes        format, format_version, step, config (the resolved YAML), seed, rng,
+//                     next_batch, optimizer_steps, data (a fingerprint, where the task reads
+//                     files), instruction_set (of the processor that computed it)
+//   /progress         attributes: what the run has measured so far
+//   /parameters/NAME  one data set a parameter, by dotted path
+//   /buffers/NAME
+//   /optimizer/MOMENT/NAME
+//   /tokenizer        the bytes of the TokenizerModel, where the task reads text; attribute: kind
+//
+// Every data set has an attribute `dtype`; bf16 is kept as its 16 bits.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/tokenizer.h"
+#include "train/optim/optimizer.h"
+
+namespace mobius {
+
+inline constexpr int checkpoint_version = 1;
+
+/// What a checkpoint says about its run. All that is random in a run is a function of the seed and
+/// the step, so these two are the state of its random numbers and its place in the data.
+struct CheckpointHeader {
+  std::int64_t step = 0;  ///< training steps done
+  std::uint64_t seed = 0;
+  std::string config;                      ///< resolved configuration, as YAML
+  std::int64_t optimizer_steps = 0;        ///< steps the optimiser's state has seen
+  std::map<std::string, double> progress;  ///< by name, for instance "train_seconds"
+  std::optional<TokenizerModel> tokenizer{};
+  std::string data{};             ///< Task::fingerprint()
+  std::string instruction_set{};  ///< as instruction_set() names it; empty: not known
+};
+
+/// Handles to the tensors of a run, to be written or to be filled in place. Names: as the module
+/// and the optimiser give them.
+struct CheckpointTensors {
+  std::vector<NamedTensor> parameters;
+  std::vector<NamedTensor> buffers;
+  std::vector<NamedTensor> optimizer;
+};
+CheckpointTensors tensors_of(const Module& model, const Optimizer& optimizer);
+/// Without an optimiser's state, to load a model that is not trained on.
+CheckpointTensors tensors_of(const Module& model);
+
+/// Name, shape and element type of a tensor in a file.
+struct StoredTensor {
+  std::string name;
+  Shape shape;
+  DType dtype;
+};
+
+/// Writes the file beside its place, reads it back against its checksum, and only then puts it in
+/// place. Throws Error, leaving any earlier file as it was.
+void save_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
+                     const CheckpointTensors& tensors);
+
+/// Throws Error with one line that says what is wrong: no such file, not a checkpoint, truncated,
+/// damaged, or written by a newer version. A file that was made to harm, with a seal that holds, is
+/// at worst such an error, or the checkpoint of another run: train/checkpoint/index.h.
+CheckpointHeader read_checkpoint_header(const std::filesystem::path& path);
+/// The tensors under /parameters, in the order of the model. Throws as above.
+std::vector<StoredTensor> list_parameters(const std::filesystem::path& path);
+/// The same with their values. Throws Error also where one is not finite.
+std::vector<NamedTensor> read_parameters(const std::filesystem::path& path);
+
+/// What keeps stored tensors from filling `wanted`: names that are missing or too many, other
+/// shapes, other types. Empty where nothing does.
+std::vector<std::string> differences(const std::vector<StoredTensor>& stored,
+                                     const std::vector<NamedTensor>& wanted);
+
+/// Fills every tensor from the file, in place. Parameters and buffers must be the same set, of the
+/// same shapes and types, in the file and here: otherwise an Error names the differences, and
+/// nothing has been changed. With `optimizer` empty, the optimiser's state is left out. Throws
+/// Error where a parameter or a buffer is not finite; some tensors have then been filled.
+void load_checkpoint(const std::filesystem::path& path, const CheckpointTensors& tensors);
+
+// ---- the checkpoints of a run: FOLDER/step-00000100.h5, ..., and FOLDER/best.h5
+
+std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::int64_t step);
+std::filesystem::path best_checkpoint(const std::filesystem::path& folder);
+/// Whether step file `a` is of an earlier step than `b`, both being of one folder.
+bool is_earlier(const std::filesystem::path& a, const std::filesystem::path& b);
+/// The step files in the folder, oldest first; none where there is no folder.
+std::vector<std::filesystem::path> step_checkpoints(const std::filesystem::path& folder);
+
+struct NewestCheckpoint {
+  std::optional<std::filesystem::path> path;
+  std::vector<std::string> skipped;  ///< one line for each newer file that cannot be used
+};
+/// The newest complete checkpoint in the folder; best.h5 where no step file can be used. Throws
+/// UnreadableFile where the system keeps from finding out which that is.
+NewestCheckpoint newest_checkpoint(const std::filesystem::path& folder);
+
+/// The same of a place that is a run's folder or a folder of checkpoints; `path` is set. Throws
+/// Error where it holds none that is complete.
+NewestCheckpoint newest_checkpoint_in(const std::filesystem::path& place);
+
+/// The checkpoint that a user means by a path: the file itself, or, of a folder as above, best.h5,
+/// else the newest complete one. Throws Error where the folder holds none.
+std::filesystem::path find_checkpoint(const std::filesystem::path& place);
+
+/// Of the step files up to `step`, removes all but the `keep` newest. Those of later steps are not
+/// counted: a run that is at `step` could not use them, so they must not take the place of those
+/// that can be used.
+void prune_checkpoints(const std::filesystem::path& folder, std::int64_t step, std::int64_t keep);
+
+}  // namespace mobius

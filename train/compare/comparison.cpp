@@ -1,0 +1,206 @@
+#include "train/compare/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "core/error.h"
+#include "train/compare/comparison_file.h"
+#include "train/config/document.h"
+#include "train/io/file.h"
+#include "train/io/printable.h"
+#include "train/run/run_folder.h"
+
+namespace mobius {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string text_of(const ConfigNode& node) {
+  if (node.kind == ConfigNode::Kind::null) return "null";
+  if (node.kind == ConfigNode::Kind::scalar) return node.text;
+  std::string text;
+  for (const ConfigEntry& element : node.entries) {
+    text += (text.empty() ? "" : ", ") + text_of(element.value);
+  }
+  return "[" + text + "]";
+}
+
+bool has_maps(const ConfigNode& list) {
+  return std::any_of(list.entries.begin(), list.entries.end(), [](const ConfigEntry& element) {
+    return element.value.kind == ConfigNode::Kind::map;
+  });
+}
+
+void flatten(const ConfigNode& node, const std::string& path,
+             std::map<std::string, std::string>& values) {
+  if (node.kind != ConfigNode::Kind::map && !has_maps(node)) {
+    values[path] = text_of(node);
+    return;
+  }
+  for (const ConfigEntry& entry : node.entries) {
+    flatten(entry.value, join_path(path, entry.key), values);
+  }
+}
+
+ComparedRun read_run(const fs::path& folder) {
+  ComparedRun run;
+  run.folder = folder;
+  run.name = fs::absolute(folder).lexically_normal().filename().string();
+  if (run.name.empty()) {  // "runs/a/"
+    run.name = fs::absolute(folder).lexically_normal().parent_path().filename().string();
+  }
+  run.config_text = read_whole_file(folder / "config.yaml");
+  const std::string name = (folder / "config.yaml").string();
+  flatten(ConfigDocument::from_text(run.config_text, name).root(), "", run.config);
+  run.summary = read_summary(folder / "summary.json");
+  return run;
+}
+
+bool is_run(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / "config.yaml", ignored) && holds_run(folder);
+}
+
+std::vector<fs::path> run_folders(const fs::path& folder) {
+  if (!fs::is_directory(folder)) throw ConfigError("{}: is not a folder", folder.string());
+  if (is_run(folder)) return {folder};
+  std::vector<fs::path> found = entries_of(folder);
+  std::erase_if(found, [](const fs::path& entry) { return !is_run(entry); });
+  if (found.empty()) throw ConfigError("{}: no run lies in this folder", folder.string());
+  return found;
+}
+
+// A run given twice, by two of the folders, counts once.
+std::vector<ComparedRun> read_runs(const std::vector<fs::path>& folders) {
+  std::vector<ComparedRun> runs;
+  std::set<fs::path> seen;
+  for (const fs::path& folder : folders) {
+    for (const fs::path& path : run_folders(folder)) {
+      if (seen.insert(fs::canonical(path)).second) runs.push_back(read_run(path));
+    }
+  }
+  return runs;
+}
+
+void tell_apart(std::vector<ComparedRun>& runs) {
+  std::map<std::string, int> count;
+  for (const ComparedRun& run : runs) ++count[run.name];
+  for (ComparedRun& run : runs) {
+    if (count[run.name] == 1) continue;
+    run.name = fs::canonical(run.folder).parent_path().filename().string() + "/" + run.name;
+  }
+}
+
+std::vector<std::string> keys_that_differ(const std::vector<ComparedRun>& runs) {
+  std::set<std::string> keys;
+  for (const ComparedRun& run : runs) {
+    for (const auto& [key, value] : run.config) keys.insert(key);
+  }
+  std::vector<std::string> differing;
+  for (const std::string& key : keys) {
+    if (key == seed_key || key.starts_with("output.")) continue;
+    const std::string first = runs.front().value_of_key(key);
+    if (std::any_of(runs.begin(), runs.end(),
+                    [&](const ComparedRun& run) { return run.value_of_key(key) != first; })) {
+      differing.push_back(key);
+    }
+  }
+  return differing;
+}
+
+}  // namespace
+
+std::string ComparedRun::value_of_key(const std::string& key) const {
+  const auto found = config.find(key);
+  return found == config.end() ? "" : found->second;
+}
+
+Statistic statistic_of(const std::vector<double>& values) {
+  Statistic statistic{.count = values.size(), .mean = 0, .deviation = {}};
+  if (values.empty()) return statistic;
+  const auto count = static_cast<double>(values.size());
+  for (const double value : values) statistic.mean += value / count;
+  if (values.size() < 2) return statistic;
+  if (!std::isfinite(statistic.mean)) return statistic;
+  double squares = 0;
+  for (const double value : values) squares += std::pow(value - statistic.mean, 2);
+  statistic.deviation = std::sqrt(squares / (count - 1));
+  return statistic;
+}
+
+std::size_t ComparedSetting::complete_runs() const {
+  return static_cast<std::size_t>(std::count_if(
+      runs.begin(), runs.end(), [](const ComparedRun* run) { return run->is_complete(); }));
+}
+
+std::size_t ComparedSetting::diverged_runs() const {
+  return static_cast<std::size_t>(std::count_if(
+      runs.begin(), runs.end(), [](const ComparedRun* run) { return run->is_diverged(); }));
+}
+
+Comparison::Comparison(const std::vector<fs::path>& folders) : runs_(read_runs(folders)) {
+  tell_apart(runs_);
+  for (ComparedRun& run : runs_) {
+    run.variant = variant_in(run.name);
+    if (run.variant.empty()) run.variant = run.value_of_key("attention.kind");
+  }
+  std::sort(runs_.begin(), runs_.end(),
+            [](const ComparedRun& a, const ComparedRun& b) { return a.name < b.name; });
+  differing_keys_ = keys_that_differ(runs_);
+  const bool by_accuracy = runs_.front().value_of_key("checkpoint.metric") == "accuracy";
+  metric_ = by_accuracy ? Metric::accuracy : Metric::loss;
+  collect_variants();
+  for (ComparedVariant& variant : variants_) choose_best(variant);
+  std::stable_sort(variants_.begin(), variants_.end(),
+                   [this](const ComparedVariant& a, const ComparedVariant& b) {
+                     return is_better_setting(a.shown(), b.shown());
+                   });
+}
+
+void Comparison::collect_variants() {
+  for (const ComparedRun& run : runs_) {
+    auto variant =
+        std::find_if(variants_.begin(), variants_.end(),
+                     [&](const ComparedVariant& other) { return other.name == run.variant; });
+    if (variant == variants_.end()) {
+      variant = variants_.insert(variant, {.name = run.variant, .settings = {}});
+    }
+    const std::string rate = run.value_of_key(learning_rate_key);
+    auto& settings = variant->settings;
+    auto setting = std::find_if(settings.begin(), settings.end(),
+                                [&](const auto& other) { return other.learning_rate == rate; });
+    if (setting == settings.end()) setting = settings.insert(setting, {rate, {}});
+    setting->runs.push_back(&run);
+  }
+}
+
+void Comparison::choose_best(ComparedVariant& variant) const {
+  for (std::size_t i = 1; i < variant.settings.size(); ++i) {
+    if (is_better_setting(variant.settings[i], variant.shown())) variant.best = i;
+  }
+}
+
+// By groups: with all runs complete, with some, with none; within one by the mean, of equal ones by
+// that of the loss.
+bool Comparison::is_better_setting(const ComparedSetting& a, const ComparedSetting& b) const {
+  const auto rank = [](const ComparedSetting& setting) {
+    const std::size_t complete = setting.complete_runs();
+    return complete == setting.runs.size() ? 0 : complete > 0 ? 1 : 2;
+  };
+  if (rank(a) != rank(b)) return rank(a) < rank(b);
+  const auto mean = [](Metric metric, const ComparedSetting& setting) {
+    return statistic_over(setting, [metric](const RunSummary& summary) {
+      return summary.test ? std::optional(value_of(metric, *summary.test)) : std::nullopt;
+    });
+  };
+  const Statistic mean_a = mean(metric_, a), mean_b = mean(metric_, b);
+  if (mean_a.count == 0 || mean_b.count == 0) return mean_a.count > mean_b.count;
+  if (mean_a.mean != mean_b.mean) return is_better(metric_, mean_a.mean, mean_b.mean);
+  return mean(Metric::loss, a).mean < mean(Metric::loss, b).mean;
+}
+
+}  // namespace mobius

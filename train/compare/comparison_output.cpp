@@ -1,0 +1,349 @@
+#include "train/compare/comparison_output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "train/compare/comparison_file.h"
+#include "train/io/printable.h"
+
+namespace mobius {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+using Row = std::vector<std::string>;
+
+// What a summary says in one number, where it does.
+std::optional<double> accuracy_of(const RunSummary& summary) {
+  if (!summary.test || summary.test->n_scored == 0 || !summary.test->is_finite())
+    return std::nullopt;
+  return summary.test->accuracy();
+}
+
+std::optional<double> loss_of(const RunSummary& summary) {
+  return summary.test ? std::optional(summary.test->loss()) : std::nullopt;
+}
+
+std::optional<double> perplexity_of(const RunSummary& summary) {
+  return summary.language ? std::optional(summary.language->perplexity) : std::nullopt;
+}
+
+std::optional<double> bits_per_byte_of(const RunSummary& summary) {
+  return summary.language ? summary.language->bits_per_byte : std::nullopt;
+}
+
+std::optional<double> steps_to_99_of(const RunSummary& summary) {
+  return summary.steps_to_99 ? std::optional(static_cast<double>(*summary.steps_to_99))
+                             : std::nullopt;
+}
+
+std::optional<double> step_ms_of(const RunSummary& summary) { return summary.step_ms; }
+
+std::optional<double> parameters_of(const RunSummary& summary) {
+  return static_cast<double>(summary.parameters);
+}
+
+// The numbers that every table has, by name.
+struct Number {
+  const char* name;
+  std::optional<double> (*of)(const RunSummary&);
+  int digits;  // after the point, for readers
+};
+constexpr std::array<Number, 7> numbers = {{{"accuracy", accuracy_of, 4},
+                                            {"loss", loss_of, 4},
+                                            {"perplexity", perplexity_of, 3},
+                                            {"bits_per_byte", bits_per_byte_of, 4},
+                                            {"steps_to_99", steps_to_99_of, 0},
+                                            {"step_ms", step_ms_of, 2},
+                                            {"parameters", parameters_of, 0}}};
+
+// The names of the groups that are tested apart, of all runs.
+std::set<std::string> groups_of(const Comparison& comparison) {
+  std::set<std::string> names;
+  for (const ComparedRun& run : comparison.runs()) {
+    if (!run.summary) continue;
+    for (const auto& [name, score] : run.summary->groups) names.insert(name);
+  }
+  return names;
+}
+
+std::optional<Score> score_of(const RunSummary& summary, const std::string& group) {
+  for (const auto& [name, score] : summary.groups) {
+    if (name == group) return score;
+  }
+  return std::nullopt;
+}
+
+std::string status_of(const ComparedRun& run) {
+  if (!run.summary) return "unfinished";
+  switch (run.summary->status) {
+    case RunStatus::finished:
+      return "finished";
+    case RunStatus::early_stop:
+      return "early_stop";
+    case RunStatus::interrupted:
+      return "interrupted";
+    case RunStatus::diverged:
+      break;
+  }
+  return "diverged";
+}
+
+// The text table ----------------------------------------------------------------------------------
+
+std::string with_deviation(const Statistic& statistic, int digits) {
+  if (statistic.count == 0) return "";
+  const std::string mean = fmt::format("{:.{}f}", printable(statistic.mean), digits);
+  if (!statistic.deviation || *statistic.deviation == 0) return mean;
+  return fmt::format("{} +- {:.{}f}", mean, printable(*statistic.deviation), digits);
+}
+
+bool has_learning_rates(const Comparison& comparison) {
+  return std::any_of(comparison.variants().begin(), comparison.variants().end(),
+                     [](const ComparedVariant& variant) { return variant.settings.size() > 1; });
+}
+
+// Of the runs that are shown, and of those of other learning rates that diverged.
+std::string state_in_words(const ComparedVariant& variant) {
+  const std::size_t complete = variant.shown().complete_runs(), all = variant.shown().runs.size();
+  std::vector<std::string> words;
+  if (all > 1 || complete < 1) words.push_back(fmt::format("{}/{} runs", complete, all));
+  for (const ComparedSetting& setting : variant.settings) {
+    if (setting.diverged_runs() == 0) continue;
+    const bool is_shown = &setting == &variant.shown();
+    words.push_back(is_shown ? "diverged" : fmt::format("lr {} diverged", setting.learning_rate));
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::vector<Row> table_of(const Comparison& comparison) {
+  const bool shows_rates = has_learning_rates(comparison);
+  Row titles = {"name", "best_lr"};
+  for (const Number& number : numbers) titles.push_back(number.name);
+  titles.push_back("state");
+  std::vector<Row> table = {titles};
+  for (const ComparedVariant& variant : comparison.variants()) {
+    const ComparedSetting& setting = variant.shown();
+    Row row = {variant.name, shows_rates ? setting.learning_rate : ""};
+    for (const Number& number : numbers) {
+      row.push_back(with_deviation(statistic_over(setting, number.of), number.digits));
+    }
+    row.push_back(state_in_words(variant));
+    table.push_back(std::move(row));
+  }
+  return table;
+}
+
+// A column of nothing says nothing.
+void drop_empty_columns(std::vector<Row>& table) {
+  for (std::size_t i = table.front().size(); i-- > 1;) {
+    if (std::any_of(table.begin() + 1, table.end(),
+                    [i](const Row& row) { return !row[i].empty(); }))
+      continue;
+    for (Row& row : table) row.erase(row.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+// CSV ---------------------------------------------------------------------------------------------
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+std::string csv_number(std::optional<double> value) {
+  return value && std::isfinite(*value) ? fmt::format("{}", *value) : "";
+}
+
+void add_statistic(Row& row, const Statistic& statistic) {
+  row.push_back(statistic.count == 0 ? "" : csv_number(statistic.mean));
+  row.push_back(csv_number(statistic.deviation));
+}
+
+// The numbers of a setting; a run alone is a setting of one.
+void add_numbers(Row& row, const ComparedSetting& setting, const std::set<std::string>& groups) {
+  for (const Number& number : numbers) add_statistic(row, statistic_over(setting, number.of));
+  for (const std::string& group : groups) {
+    const auto accuracy = [&](const RunSummary& summary) -> std::optional<double> {
+      const std::optional<Score> score = score_of(summary, group);
+      return score && score->n_scored > 0 ? std::optional(score->accuracy()) : std::nullopt;
+    };
+    const auto loss = [&](const RunSummary& summary) -> std::optional<double> {
+      const std::optional<Score> score = score_of(summary, group);
+      return score ? std::optional(score->loss()) : std::nullopt;
+    };
+    add_statistic(row, statistic_over(setting, accuracy));
+    add_statistic(row, statistic_over(setting, loss));
+  }
+}
+
+Row csv_titles(const Comparison& comparison, const std::set<std::string>& groups) {
+  Row titles = {"level", "name", "variant", "learning_rate", "runs", "complete_runs", "status"};
+  const auto add_with_deviation = [&titles](const std::string& title) {
+    titles.insert(titles.end(), {title, title + "_deviation"});
+  };
+  for (const Number& number : numbers) add_with_deviation(number.name);
+  for (const std::string& group : groups) {
+    add_with_deviation("accuracy(" + group + ")");
+    add_with_deviation("loss(" + group + ")");
+  }
+  for (const std::string& key : comparison.differing_keys()) titles.push_back(key);
+  return titles;
+}
+
+Row csv_row(const Comparison& comparison, const ComparedSetting& setting, const Row& head,
+            const std::string& status, const std::set<std::string>& groups) {
+  Row row = head;
+  row.insert(row.end(), {setting.learning_rate, std::to_string(setting.runs.size()),
+                         std::to_string(setting.complete_runs()), status});
+  add_numbers(row, setting, groups);
+  for (const std::string& key : comparison.differing_keys()) {
+    row.push_back(setting.runs.front()->value_of_key(key));
+  }
+  return row;
+}
+
+// JSON --------------------------------------------------------------------------------------------
+
+Json json_number(std::optional<double> value) {
+  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+
+void put(Json& object, const char* key, std::optional<double> value) {
+  if (value) object[key] = json_number(value);
+}
+
+void put(Json& object, const char* key, const Statistic& statistic) {
+  if (statistic.count == 0) return;
+  object[key] = {{"mean", json_number(statistic.mean)}, {"count", statistic.count}};
+  put(object[key], "deviation", statistic.deviation);
+}
+
+Json differences_of(const Comparison& comparison, const ComparedRun& run) {
+  Json object = Json::object();
+  for (const std::string& key : comparison.differing_keys()) {
+    if (run.config.contains(key)) object[key] = run.value_of_key(key);
+  }
+  return object;
+}
+
+Json score_json(const Score& score) {
+  Json object = {{"loss", json_number(score.loss())}};
+  if (score.n_scored > 0 && score.is_finite()) object["accuracy"] = score.accuracy();
+  return object;
+}
+
+Json run_json(const Comparison& comparison, const ComparedRun& run) {
+  Json object = {{"name", run.name},
+                 {"variant", run.variant},
+                 {"folder", run.folder.string()},
+                 {"status", status_of(run)},
+                 {"seed", run.value_of_key(seed_key)},
+                 {"differences", differences_of(comparison, run)}};
+  if (!run.summary) return object;
+  const RunSummary& summary = *run.summary;
+  object["steps"] = summary.step;
+  for (const Number& number : numbers) put(object, number.name, number.of(summary));
+  for (const auto& [name, score] : summary.groups) object["groups"][name] = score_json(score);
+  put(object, "best_value", summary.best_value);
+  put(object, "loss_floor", summary.loss_floor);
+  object["tokens_per_s"] = summary.tokens_per_s;
+  object["peak_bytes"] = summary.peak_bytes;
+  object["threads"] = summary.threads;
+  object["ranks"] = summary.ranks;
+  return object;
+}
+
+Json setting_json(const ComparedSetting& setting) {
+  Json object = {{"learning_rate", setting.learning_rate}, {"runs", Json::array()}};
+  for (const ComparedRun* run : setting.runs) object["runs"].push_back(run->name);
+  object["complete_runs"] = setting.complete_runs();
+  object["diverged_runs"] = setting.diverged_runs();
+  for (const Number& number : numbers) {
+    put(object, number.name, statistic_over(setting, number.of));
+  }
+  return object;
+}
+
+Json variant_json(const Comparison& comparison, const ComparedVariant& variant) {
+  Json object = {{"name", variant.name},
+                 {"differences", differences_of(comparison, *variant.shown().runs.front())},
+                 {"best", setting_json(variant.shown())},
+                 {"learning_rates", Json::array()}};
+  for (const ComparedSetting& setting : variant.settings) {
+    object["learning_rates"].push_back(setting_json(setting));
+  }
+  return object;
+}
+
+}  // namespace
+
+// Names to the left, numbers to the right.
+std::string to_text(const Comparison& comparison) {
+  std::vector<Row> table = table_of(comparison);
+  drop_empty_columns(table);
+  for (Row& row : table) {
+    for (std::string& cell : row) cell = printable_line(cell);
+  }
+  std::vector<std::size_t> widths(table.front().size());
+  for (const Row& row : table) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max({widths[i], row[i].size(), std::size_t{1}});
+    }
+  }
+  std::string text;
+  for (const Row& row : table) {
+    text += fmt::format("{:<{}}", row[0], widths[0]);
+    for (std::size_t i = 1; i < row.size(); ++i) {
+      text += fmt::format("  {:>{}}", row[i].empty() ? "-" : row[i], widths[i]);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string to_csv(const Comparison& comparison) {
+  const std::set<std::string> groups = groups_of(comparison);
+  std::vector<Row> table = {csv_titles(comparison, groups)};
+  for (const ComparedVariant& variant : comparison.variants()) {
+    table.push_back(csv_row(comparison, variant.shown(), {"variant", variant.name, variant.name},
+                            variant.shown().diverged_runs() > 0 ? "diverged" : "", groups));
+  }
+  for (const ComparedRun& run : comparison.runs()) {
+    const ComparedSetting alone{run.value_of_key(learning_rate_key), {&run}};
+    table.push_back(
+        csv_row(comparison, alone, {"run", run.name, run.variant}, status_of(run), groups));
+  }
+  std::string text;
+  for (const Row& row : table) {
+    for (std::size_t i = 0; i < row.size(); ++i) text += (i == 0 ? "" : ",") + csv_field(row[i]);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string to_json(const Comparison& comparison) {
+  Json object = {{"metric", comparison.metric() == Metric::accuracy ? "accuracy" : "loss"},
+                 {"variants", Json::array()},
+                 {"runs", Json::array()}};
+  for (const ComparedVariant& variant : comparison.variants()) {
+    object["variants"].push_back(variant_json(comparison, variant));
+  }
+  for (const ComparedRun& run : comparison.runs()) {
+    object["runs"].push_back(run_json(comparison, run));
+  }
+  return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace mobius

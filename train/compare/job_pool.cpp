@@ -1,0 +1,273 @@
+#include "train/compare/job_pool.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <csignal>
+#include <sstream>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "core/parallel.h"
+#include "train/commands/commands.h"
+#include "train/io/file.h"
+#include "train/io/printable.h"
+#include "train/io/terminal.h"
+#include "train/recording/metrics_reader.h"
+#include "train/run/progress.h"
+#include "train/run/run_folder.h"
+
+namespace mobius {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+constexpr auto poll_interval = std::chrono::milliseconds(50);
+constexpr auto redraw_interval = std::chrono::milliseconds(500);
+
+fs::path config_of(const Job& job) { return job.folder / "config.yaml"; }
+
+// The last error that a process wrote into the log, which had `begin` bytes when it started: what
+// stands before is of earlier ones.
+std::string last_error_in(const fs::path& log, std::uintmax_t begin) {
+  constexpr std::string_view mark = "mobius: error: ";
+  const std::string whole = fs::exists(log) ? read_whole_file(log) : "";
+  std::istringstream text(whole.substr(std::min<std::size_t>(begin, whole.size())));
+  std::string error;
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with(mark)) error = line.substr(mark.size());
+  }
+  return error;
+}
+
+// One that was asked to stop before it listened to signals has had nothing to save.
+JobState state_after(const ProcessEnd& end) {
+  const bool is_asked_to_stop =
+      end.signal == SIGTERM || end.signal == SIGINT || end.signal == SIGHUP;
+  if (is_asked_to_stop) return JobState::interrupted;
+  if (end.signal != 0) return JobState::failed;
+  switch (static_cast<ExitCode>(end.exit_code)) {
+    case ExitCode::done:
+      return JobState::finished;
+    case ExitCode::diverged:
+      return JobState::diverged;
+    case ExitCode::interrupted:
+      return JobState::interrupted;
+    default:
+      return JobState::failed;
+  }
+}
+
+const char* word_for(JobState state) {
+  switch (state) {
+    case JobState::waiting:
+      return "waiting";
+    case JobState::busy:
+      return "waiting for a process of an earlier comparison, which saves";
+    case JobState::running:
+      return "running";
+    case JobState::finished:
+      return "finished";
+    case JobState::diverged:
+      return "diverged";
+    case JobState::interrupted:
+      return "saved";
+    case JobState::failed:
+      break;
+  }
+  return "failed";
+}
+
+// How far a run of this comparison is, by its last line of metrics.
+std::string position_of(const Job& job, JobState state) {
+  if (state == JobState::waiting || state == JobState::busy) return "";
+  constexpr std::uintmax_t tail = 16384;  // several lines, also with diagnostics
+  std::optional<MetricsPoint> last_point;
+  try {
+    const std::vector<MetricsPoint> points = read_metrics(job.folder / "metrics.jsonl", tail);
+    if (!points.empty()) last_point = points.back();
+  } catch (const Error&) {  // a display is nothing to end runs for
+  }
+  if (!last_point) return "";
+  const MetricsPoint& last = *last_point;
+  std::string text = fmt::format("{}/{}", last.step, job.max_steps);
+  if (last.loss) text += fmt::format("  loss {:.4f}", *last.loss);
+  if (last.accuracy) text += fmt::format("  accuracy {:.1f}%", 100 * *last.accuracy);
+  return text;
+}
+
+std::string line_for(const Job& job, const JobStatus& status, std::size_t name_width) {
+  std::string line = fmt::format("{:<{}}  {:<9}", job.name, name_width, word_for(status.state));
+  line += position_of(job, status.state);
+  if (status.state == JobState::running) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - status.started).count();
+    line += "  " + format_duration(seconds);
+  }
+  return line;
+}
+
+// Those lines that fit on the screen: of jobs that run, then the others.
+std::vector<std::size_t> shown(const std::vector<JobStatus>& statuses, std::size_t rows) {
+  std::vector<std::size_t> order;
+  for (const bool is_running : {true, false}) {
+    for (std::size_t i = 0; i < statuses.size(); ++i) {
+      if ((statuses[i].state == JobState::running) == is_running) order.push_back(i);
+    }
+  }
+  order.resize(std::min(order.size(), rows));
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
+class JobPool {
+ public:
+  JobPool(const std::vector<Job>& jobs, int at_once, const StopSignal& stop, JobDisplay& display)
+      : jobs_(jobs), stop_(stop), display_(display), statuses_(jobs.size()) {
+    at_once_ = std::min(jobs.size(), static_cast<std::size_t>(at_once));
+    threads_ = std::max(1, num_threads() / std::max(1, static_cast<int>(at_once_)));
+    for (std::size_t i = 0; i < jobs.size(); ++i) waiting_.push_back(i);
+  }
+
+  std::vector<JobStatus> run() {
+    while (true) {
+      collect();
+      if (stop_.is_requested()) stop();
+      start_waiting();
+      if (running_.empty() && waiting_.empty()) break;
+      display_.draw(statuses_, false);
+      std::this_thread::sleep_for(poll_interval);
+    }
+    display_.draw(statuses_, true);
+    return std::move(statuses_);
+  }
+
+ private:
+  struct Running {
+    std::size_t job;
+    std::uintmax_t log_begin;
+    ChildProcess process;
+  };
+
+  // In their order, but for busy ones.
+  void start_waiting() {
+    std::vector<std::size_t> still;
+    for (const std::size_t job : waiting_) {
+      if (running_.size() >= at_once_ || !try_start(job)) still.push_back(job);
+    }
+    waiting_.swap(still);
+  }
+
+  // False where it is to be tried again.
+  bool try_start(std::size_t job) {
+    try {
+      const std::optional<ChildLog> log = ChildLog::take(log_of(jobs_[job]));
+      if (!log) {
+        if (statuses_[job].state != JobState::busy) note(job, {.state = JobState::busy});
+        return false;
+      }
+      write_config(jobs_[job]);
+      const std::uintmax_t log_begin = log->size();
+      ChildProcess process(command_of(jobs_[job]), {{"OMP_NUM_THREADS", std::to_string(threads_)}},
+                           *log);
+      running_.push_back({job, log_begin, std::move(process)});
+      note(job, {.state = JobState::running, .started = Clock::now()});
+    } catch (const Error& error) {
+      note(job, {.state = JobState::failed, .problem = error.what()});
+    }
+    return true;
+  }
+
+  void note(std::size_t job, JobStatus status) {
+    statuses_[job] = std::move(status);
+    display_.note(jobs_[job], statuses_[job]);
+  }
+
+  void collect() {
+    std::vector<Running> still;
+    for (Running& running : running_) {
+      const std::optional<ProcessEnd> end = running.process.poll();
+      if (!end) {
+        still.push_back(std::move(running));
+        continue;
+      }
+      JobStatus status = statuses_[running.job];
+      status.state = state_after(*end);
+      status.end = *end;
+      if (status.state == JobState::failed || status.state == JobState::diverged) {
+        status.problem = last_error_in(log_of(jobs_[running.job]), running.log_begin);
+      }
+      note(running.job, std::move(status));
+    }
+    running_.swap(still);
+  }
+
+  void stop() {
+    waiting_.clear();
+    for (Running& running : running_) running.process.terminate();
+  }
+
+  const std::vector<Job>& jobs_;
+  const StopSignal& stop_;
+  JobDisplay& display_;
+  std::size_t at_once_;
+  int threads_;
+  std::vector<JobStatus> statuses_;
+  std::vector<Running> running_;
+  std::vector<std::size_t> waiting_;
+};
+
+}  // namespace
+
+void write_config(const Job& job) { write_whole_file(config_of(job), job.config); }
+
+std::vector<std::string> command_of(const Job& job) {
+  const std::string config = config_of(job).string();
+  const bool is_like_an_option = config.starts_with('-');
+  return {own_program().string(), "train", is_like_an_option ? "./" + config : config, "--resume",
+          "auto"};
+}
+
+fs::path log_of(const Job& job) { return RunFolder(job.folder).log(); }
+
+JobDisplay::JobDisplay(std::FILE* out, const std::vector<Job>& jobs, StopSignal* stop)
+    : out_(out, stop), jobs_(jobs) {}
+
+void JobDisplay::note(const Job& job, const JobStatus& status) {
+  if (out_.is_terminal()) return;
+  std::string line = fmt::format("{}: {}", job.name, word_for(status.state));
+  const std::string position =
+      status.state == JobState::running ? "" : position_of(job, status.state);
+  if (!position.empty()) line += ", " + position;
+  if (!status.problem.empty()) line += ": " + status.problem;
+  out_.write(printable_line(line) + "\n");
+}
+
+void JobDisplay::draw(const std::vector<JobStatus>& statuses, bool is_last) {
+  const auto now = Clock::now();
+  if (!out_.is_terminal() || (!is_last && now - last_drawn_ < redraw_interval)) return;
+  last_drawn_ = now;
+  const TerminalSize size = out_.size();
+  std::size_t name_width = 0;
+  for (const Job& job : jobs_) name_width = std::max(name_width, job.name.size());
+  const auto rows = is_last ? jobs_.size() : static_cast<std::size_t>(std::max(1, size.rows - 2));
+  const auto columns = static_cast<std::size_t>(size.columns);
+  std::string text = drawn_lines_ > 0 ? fmt::format("\x1b[{}A\r\x1b[J", drawn_lines_) : "";
+  const std::vector<std::size_t> order = shown(statuses, rows);
+  for (const std::size_t i : order) {
+    std::string line = printable_line(line_for(jobs_[i], statuses[i], name_width));
+    if (line.size() >= columns) line.resize(columns - 1);
+    text += line + "\n";
+  }
+  drawn_lines_ = order.size();
+  out_.write(text);
+}
+
+std::vector<JobStatus> run_jobs(const std::vector<Job>& jobs, int at_once, const StopSignal& stop,
+                                JobDisplay& display) {
+  return JobPool(jobs, at_once, stop, display).run();
+}
+
+}  // namespace mobius

@@ -1,0 +1,135 @@
+#include "train/compare/report.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "train/compare/comparison_output.h"
+#include "train/compare/embedded.h"
+#include "train/io/file.h"
+#include "train/recording/metrics_reader.h"
+
+namespace mobius {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+Json number(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
+
+// As many points as a plot can show apart.
+Json thinned(const std::vector<Json>& points) {
+  constexpr std::size_t enough = 500;
+  const std::size_t stride = (points.size() + enough - 1) / enough;
+  Json kept = Json::array();
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (i % stride == 0 || i + 1 == points.size()) kept.push_back(points[i]);
+  }
+  return kept;
+}
+
+Json curves_of(const ComparedRun& run) {
+  std::vector<Json> train, test;
+  for (const MetricsPoint& point : read_metrics(run.folder / "metrics.jsonl")) {
+    (point.split == "test" ? test : train)
+        .push_back({{"step", point.step},
+                    {"loss", number(point.loss)},
+                    {"accuracy", number(point.accuracy)}});
+  }
+  return {{"train", thinned(train)}, {"test", thinned(test)}};
+}
+
+bool is_list(const Json& value, std::size_t size) {
+  return value.is_array() && value.size() == size;
+}
+
+bool is_matrix(const Json& value, std::size_t size) {
+  return is_list(value, size) && std::all_of(value.begin(), value.end(), [size](const Json& row) {
+           return is_list(row, size) && std::all_of(row.begin(), row.end(), [](const Json& cell) {
+                    return cell.is_number();
+                  });
+         });
+}
+
+// Whether it is what attention_maps_json() writes.
+bool are_maps(const Json& maps) {
+  if (!maps.is_object() || !maps.contains("positions") || !maps.contains("tokens") ||
+      !maps.contains("layers") || !maps["positions"].is_number_unsigned()) {
+    return false;
+  }
+  const auto n = maps["positions"].get<std::size_t>();
+  const Json &tokens = maps["tokens"], &layers = maps["layers"];
+  const auto is_head = [n](const Json& head) { return head.is_null() || is_matrix(head, n); };
+  const auto is_layer = [&is_head](const Json& layer) {
+    return layer.is_array() && std::all_of(layer.begin(), layer.end(), is_head);
+  };
+  return is_list(tokens, n) && layers.is_array() &&
+         std::all_of(tokens.begin(), tokens.end(),
+                     [](const Json& token) { return token.is_number_integer(); }) &&
+         std::all_of(layers.begin(), layers.end(), is_layer);
+}
+
+// What attention_maps.json of a run holds; null where there is no such file, or it holds something
+// else.
+Json maps_of(const ComparedRun& run) {
+  const fs::path path = run.folder / "attention_maps.json";
+  if (!fs::exists(path)) return nullptr;
+  const Json maps = Json::parse(read_whole_file(path), nullptr, /*allow_exceptions=*/false);
+  if (!are_maps(maps)) return nullptr;
+  return {{"positions", maps["positions"]}, {"tokens", maps["tokens"]}, {"layers", maps["layers"]}};
+}
+
+Json data_of(const Comparison& comparison) {
+  Json data = Json::parse(to_json(comparison));
+  for (std::size_t i = 0; i < comparison.runs().size(); ++i) {
+    const ComparedRun& run = comparison.runs()[i];
+    Json& object = data["runs"][i];
+    object["is_complete"] = run.is_complete();
+    object["values"] = run.config;
+    object["config"] = run.config_text;
+    object["curves"] = curves_of(run);
+    object["attention_maps"] = maps_of(run);
+  }
+  return data;
+}
+
+// JSON that cannot end the script element that it stands in.
+std::string script_text(const Json& data) {
+  std::string text;
+  for (const char c : data.dump(-1, ' ', false, Json::error_handler_t::replace)) {
+    text += c == '<' ? std::string("\\u003c") : std::string(1, c);
+  }
+  return text;
+}
+
+// The template with each {{name}} replaced by its text; what is put in is not looked at again.
+std::string filled(std::string_view page,
+                   const std::vector<std::pair<std::string_view, std::string_view>>& texts) {
+  std::string result;
+  while (true) {
+    const std::size_t open = page.find("{{");
+    result += page.substr(0, open);
+    if (open == std::string_view::npos) return result;
+    const std::size_t close = page.find("}}", open);
+    const std::string_view name = page.substr(open + 2, close - open - 2);
+    for (const auto& [key, text] : texts) {
+      if (key == name) result += text;
+    }
+    page.remove_prefix(close + 2);
+  }
+}
+
+}  // namespace
+
+std::string to_html(const Comparison& comparison) {
+  const std::string data = script_text(data_of(comparison));
+  return filled(embedded::page_html, {{"page.css", embedded::page_css},
+                                      {"page.js", embedded::page_js},
+                                      {"chart.js", embedded::chart_js},
+                                      {"data", data}});
+}
+
+}  // namespace mobius

@@ -1,0 +1,226 @@
+#include "train/io/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "data/input_file.h"
+
+namespace mobius {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// step-00000100.h5.mobius-5f0c91aa.tmp
+constexpr std::string_view temporary_mark = ".mobius-";
+constexpr std::string_view temporary_suffix = ".tmp";
+constexpr std::size_t temporary_digits = 8;
+
+[[noreturn]] void fail(const fs::path& path, std::string_view action, int error) {
+  throw Error("{}: cannot {}: {}", path.string(), action, std::generic_category().message(error));
+}
+
+void write_all(int descriptor, std::span<const char> content, const fs::path& path) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(descriptor, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail(path, "write", errno);
+    content = content.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+// Some file systems cannot sync a folder (EINVAL); they order its changes themselves.
+void sync(int descriptor, const fs::path& path) {
+  if (::fsync(descriptor) != 0 && errno != EINVAL) fail(path, "write to the disk", errno);
+}
+
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+void sync_folder(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) fail(folder, "open", errno);
+  try {
+    sync(descriptor, folder);
+  } catch (...) {
+    ::close(descriptor);
+    throw;
+  }
+  ::close(descriptor);
+}
+
+// What a link leads to, be it there or not; the path itself where it is none.
+fs::path without_links(fs::path path) {
+  constexpr int most_links = 40;  // as the system's
+  std::error_code error;
+  for (int i = 0; fs::is_symlink(fs::symlink_status(path, error)); ++i) {
+    if (i == most_links) fail(path, "follow the link", ELOOP);
+    // An open file of this process ("/dev/stdout") has no name that could be followed.
+    if (fs::exists(path, error) && !fs::is_regular_file(path, error)) return path;
+    const fs::path target = fs::read_symlink(path, error);
+    if (error) fail(path, "follow the link", error.value());
+    path = target.is_absolute() ? target : folder_of(path) / target;
+  }
+  return path;
+}
+
+bool is_device_or_pipe(const fs::path& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
+}
+
+fs::path temporary_beside(const fs::path& path) {
+  constexpr std::size_t longest = 200;  // leaves room for the rest within the 255 of file systems
+  const std::string name = path.filename().string().substr(0, longest);
+  return folder_of(path) / fmt::format("{}{}{:08x}{}", name, temporary_mark,
+                                       std::random_device()() & 0xFFFFFFFFu, temporary_suffix);
+}
+
+}  // namespace
+
+PendingFile::PendingFile(const fs::path& path)
+    : path_(without_links(path)), is_in_place_(is_device_or_pipe(path_)) {}
+
+PendingFile::~PendingFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  std::error_code ignored;
+  if (is_made_) fs::remove(temporary_, ignored);
+}
+
+// O_EXCL: neither a file of that name nor what a link of that name leads to is written.
+void PendingFile::open_new() {
+  constexpr int most_tries = 100;
+  for (int i = 0; i < most_tries && descriptor_ < 0; ++i) {
+    temporary_ = temporary_beside(path_);
+    descriptor_ =
+        ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (descriptor_ < 0 && errno != EEXIST) break;
+  }
+  if (descriptor_ < 0) fail(path_, "write", errno);
+  is_made_ = true;
+  struct stat earlier {};
+  if (::stat(path_.c_str(), &earlier) == 0)
+    ::fchmod(descriptor_, (earlier.st_mode & 0777) | S_IRUSR | S_IWUSR);
+}
+
+void PendingFile::write(std::span<const char> content) {
+  if (is_in_place_) {
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (descriptor_ < 0) fail(path_, "open", errno);
+  } else {
+    open_new();
+  }
+  write_all(descriptor_, content, path_);
+}
+
+// Some file systems tell only here that a write has failed.
+void PendingFile::close_checked() {
+  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) fail(path_, "write", errno);
+}
+
+void PendingFile::commit() {
+  if (is_in_place_) return close_checked();
+  sync(descriptor_, path_);
+  close_checked();
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "replace", errno);
+  is_made_ = false;
+  sync_folder(folder_of(path_));
+}
+
+void write_whole_file(const fs::path& path, std::string_view text) {
+  PendingFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+AppendedFile::AppendedFile(fs::path path)
+    : path_(std::move(path)),
+      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+  if (descriptor_ < 0) fail(path_, "open", errno);
+}
+
+AppendedFile::~AppendedFile() { ::close(descriptor_); }
+
+void AppendedFile::write(std::string_view text) { write_all(descriptor_, text, path_); }
+
+std::string read_whole_file(const fs::path& path) { return content_of(path); }
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw Error("{}: cannot be made: {}", folder.string(), error.message());
+}
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  if (!fs::is_directory(folder)) return entries;  // throws where the system does not say
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    entries.push_back(entry->path());
+  }
+  if (error) throw Error("{}: cannot be read: {}", folder.string(), error.message());
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+void require_free(const fs::path& out, std::initializer_list<fs::path> read, bool may_replace) {
+  std::error_code error;
+  if (fs::is_directory(out, error))
+    throw ConfigError("{}: is a folder, expected a file to write", out.string());
+  for (const fs::path& file : read) {
+    if (fs::equivalent(out, file, error)) {
+      throw ConfigError("{}: would be written over, but is read: it is {}", out.string(),
+                        file.string());
+    }
+  }
+  if (may_replace || !fs::is_regular_file(out, error)) return;
+  throw ConfigError("{}: exists already; replace it by --force, or choose another name",
+                    out.string());
+}
+
+bool is_temporary(const fs::path& path) {
+  const std::string name = path.filename().string();
+  constexpr std::size_t tail = temporary_mark.size() + temporary_digits + temporary_suffix.size();
+  if (name.size() <= tail || !name.ends_with(temporary_suffix)) return false;
+  const std::string_view end = std::string_view(name).substr(name.size() - tail);
+  const std::string_view digits = end.substr(temporary_mark.size(), temporary_digits);
+  return end.starts_with(temporary_mark) &&
+         std::all_of(digits.begin(), digits.end(),
+                     [](unsigned char c) { return std::isxdigit(c) != 0; });
+}
+
+void remove_unfinished(const fs::path& folder) {
+  std::error_code ignored;
+  for (const fs::path& path : entries_of(folder)) {
+    const bool is_file = fs::is_regular_file(fs::symlink_status(path, ignored));
+    if (is_file && is_temporary(path)) fs::remove(path, ignored);
+  }
+}
+
+FolderLock::FolderLock(const fs::path& folder)
+    : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (descriptor_ < 0) fail(folder, "open", errno);
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(descriptor_);
+    throw Error("{}: another process is using this folder", folder.string());
+  }
+}
+
+FolderLock::~FolderLock() { ::close(descriptor_); }
+
+}  // namespace mobius

@@ -1,0 +1,111 @@
+#include "train/io/stop_signal.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <initializer_list>
+#include <optional>
+
+namespace mobius {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// `timeout` and batch systems send a signal to a process and to its group, milliseconds apart.
+constexpr auto impatience = std::chrono::seconds(1);
+
+// Of a write to a pipe that nobody reads, or past a limit.
+constexpr std::array failed_writes = {SIGPIPE, SIGXFSZ};
+
+sigset_t set_of(std::initializer_list<int> signals) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : signals) sigaddset(&set, signal);
+  return set;
+}
+
+// All but those that the kernel sends to a thread for what it does itself: faults, writes that
+// fail, and what stops a thread that uses a terminal from the background.
+sigset_t signals_from_outside() {
+  sigset_t set;
+  sigfillset(&set);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGPIPE,
+                           SIGXFSZ, SIGTTIN, SIGTTOU}) {
+    sigdelset(&set, signal);
+  }
+  return set;
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action = {};
+  sigaction(signal, nullptr, &action);
+  return action.sa_handler == SIG_IGN;
+}
+
+// What it does to a program that does not treat it.
+void give_usual_effect(int signal) {
+  const sigset_t one = set_of({signal});
+  std::raise(signal);  // blocked, so that it waits
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  pthread_sigmask(SIG_BLOCK, &one, nullptr);
+}
+
+void end_program(int signal) {
+  std::signal(signal, SIG_DFL);
+  give_usual_effect(signal);
+}
+
+}  // namespace
+
+StopSignal::StopSignal() : taken_(set_of({SIGINT, SIGTERM, SIGUSR1})) {
+  if (!is_ignored(SIGHUP)) sigaddset(&taken_, SIGHUP);
+  struct sigaction ignore = {};
+  ignore.sa_handler = SIG_IGN;
+  for (std::size_t i = 0; i < failed_writes.size(); ++i) {
+    sigaction(failed_writes[i], &ignore, &actions_before_[i]);
+  }
+  const sigset_t outside = signals_from_outside();
+  pthread_sigmask(SIG_BLOCK, &outside, &mask_before_);
+  thread_ = std::thread([this] { take_signals(); });
+}
+
+StopSignal::~StopSignal() {
+  is_over_ = true;
+  pthread_kill(thread_.native_handle(), SIGTERM);
+  thread_.join();
+  for (std::size_t i = 0; i < failed_writes.size(); ++i) {
+    sigaction(failed_writes[i], &actions_before_[i], nullptr);
+  }
+  pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
+}
+
+void StopSignal::listen() { is_listening_ = true; }
+
+void StopSignal::request() { is_requested_ = true; }
+
+bool StopSignal::is_requested() const { return is_requested_; }
+
+void StopSignal::take_signals() {
+  sigset_t mask;  // all others are met here
+  sigorset(&mask, &mask_before_, &taken_);
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  std::optional<Clock::time_point> first;
+  while (true) {
+    siginfo_t info = {};
+    const int signal = sigwaitinfo(&taken_, &info);
+    if (signal < 0) continue;  // another one has been met
+    if (is_over_ && info.si_pid == getpid()) return;
+    const auto now = Clock::now();
+    if (!is_listening_) {
+      give_usual_effect(signal);
+    } else if (first && now - *first > impatience) {
+      end_program(signal);
+    } else {
+      first = first.value_or(now);
+      request();
+    }
+  }
+}
+
+}  // namespace mobius

@@ -1,0 +1,242 @@
+#include "train/recording/metrics.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "train/recording/json_counts.h"
+#include "train/recording/metrics_reader.h"
+
+namespace mobius {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+NLOHMANN_JSON_SERIALIZE_ENUM(RunStatus, {{RunStatus::finished, "finished"},
+                                         {RunStatus::early_stop, "early_stop"},
+                                         {RunStatus::interrupted, "interrupted"},
+                                         {RunStatus::diverged, "diverged"}})
+
+namespace {
+
+template <typename T>
+void put(Json& object, const char* key, const std::optional<T>& value) {
+  if (value) object[key] = *value;
+}
+
+template <typename T>
+void get(const Json& object, const char* key, std::optional<T>& value) {
+  if (object.contains(key) && !object.at(key).is_null()) value = object.at(key).get<T>();
+}
+
+void put(Json& object, const std::optional<LanguageScore>& score) {
+  if (!score) return;
+  object["perplexity"] = score->perplexity;
+  put(object, "bits_per_byte", score->bits_per_byte);
+}
+
+Json scores_json(const std::vector<std::pair<std::string, Score>>& groups) {
+  Json result = Json::object();
+  for (const auto& [name, score] : groups) {
+    result[name] = {{"loss", score.loss()}, {"accuracy", score.accuracy()}};
+  }
+  return result;
+}
+
+// One object a layer, with a number a head.
+Json diagnostics_json(const std::vector<AttentionDiagnostics>& layers) {
+  Json result = Json::array();
+  for (const AttentionDiagnostics& layer : layers) {
+    Json object = Json::object();
+    if (!layer.entropy.empty()) object["entropy"] = layer.entropy;
+    if (!layer.alpha.empty()) object["alpha"] = layer.alpha;
+    if (!layer.tau.empty()) object["tau"] = layer.tau;
+    if (!layer.beyond_resolution.empty()) object["beyond_resolution"] = layer.beyond_resolution;
+    result.push_back(std::move(object));
+  }
+  return result;
+}
+
+Json to_json(const MetricsLine& line) {
+  Json object = {
+      {"step", line.step}, {"split", line.split}, {"loss", line.loss}, {"accuracy", line.accuracy}};
+  put(object, line.language);
+  put(object, "lr", line.lr);
+  put(object, "grad_norm", line.grad_norm);
+  put(object, "tokens_per_s", line.tokens_per_s);
+  put(object, "share_beyond_resolution", line.share_beyond_resolution);
+  if (line.groups.size() > 1) object["groups"] = scores_json(line.groups);
+  if (!line.attention.empty()) object["attention"] = diagnostics_json(line.attention);
+  return object;
+}
+
+// The lines of a run's earlier part that stay: whole ones, up to `step` or `tested_step`.
+std::string kept_lines(const std::string& text, std::int64_t step, std::int64_t tested_step) {
+  std::string kept;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string line = text.substr(begin, end - begin);
+    const std::optional<MetricsPoint> point = parse_metrics_line(line);
+    if (!point) continue;
+    if (point->step <= (point->split == "test" ? tested_step : step)) kept += line + "\n";
+  }
+  return kept;
+}
+
+Json score_json(const Score& score) {
+  return {{"loss", score.loss()},         {"accuracy", score.accuracy()},
+          {"loss_sum", score.loss_sum},   {"n_labels", score.n_labels},
+          {"n_correct", score.n_correct}, {"n_scored", score.n_scored}};
+}
+
+Score score_from(const Json& object) {
+  Score score;
+  const Json& loss_sum = object.at("loss_sum");  // null: not finite
+  score.loss_sum =
+      loss_sum.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss_sum.get<double>();
+  object.at("n_labels").get_to(score.n_labels);
+  object.at("n_correct").get_to(score.n_correct);
+  object.at("n_scored").get_to(score.n_scored);
+  return score;
+}
+
+std::optional<LanguageScore> language_from(const Json& object) {
+  if (!object.contains("perplexity")) return std::nullopt;
+  LanguageScore score;
+  // null: not finite.
+  score.perplexity = object["perplexity"].is_null() ? std::numeric_limits<double>::infinity()
+                                                    : object["perplexity"].get<double>();
+  if (const auto bits = object.find("bits_per_byte"); bits != object.end() && bits->is_number())
+    score.bits_per_byte = bits->get<double>();
+  return score;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, double>> scalars_of(const MetricsLine& line) {
+  std::vector<std::pair<std::string, double>> scalars;
+  const auto add = [&](const std::string& name, std::optional<double> value) {
+    if (value) scalars.emplace_back(line.split + "/" + name, *value);
+  };
+  add("loss", line.loss);
+  add("accuracy", line.accuracy);
+  if (line.language) {
+    add("perplexity", line.language->perplexity);
+    add("bits_per_byte", line.language->bits_per_byte);
+  }
+  add("lr", line.lr);
+  add("grad_norm", line.grad_norm);
+  add("tokens_per_s", line.tokens_per_s);
+  add("share_beyond_resolution", line.share_beyond_resolution);
+  if (line.groups.size() < 2) return scalars;
+  for (const auto& [name, score] : line.groups) {
+    add(name + "/loss", score.loss());
+    add(name + "/accuracy", score.accuracy());
+  }
+  return scalars;
+}
+
+MetricsLog::MetricsLog(const fs::path& path, std::int64_t step, std::int64_t tested_step) {
+  const std::string before = step > 0 && fs::exists(path) ? read_whole_file(path) : "";
+  write_whole_file(path, kept_lines(before, step, tested_step));
+  file_ = std::make_unique<AppendedFile>(path);
+}
+
+void MetricsLog::write(const MetricsLine& line) { file_->write(to_json(line).dump() + "\n"); }
+
+void write_summary(const fs::path& path, const RunSummary& summary) {
+  Json object = {{"status", summary.status}, {"step", summary.step}};
+  if (summary.test) object["test"] = score_json(*summary.test);
+  if (summary.language) put(object["test"], summary.language);
+  if (summary.groups.size() > 1) {
+    for (const auto& [name, score] : summary.groups) object["groups"][name] = score_json(score);
+  }
+  put(object, "best_step", summary.best_step);
+  put(object, "best_value", summary.best_value);
+  put(object, "steps_to_99", summary.steps_to_99);
+  put(object, "loss_floor", summary.loss_floor);
+  object["parameters"] = summary.parameters;
+  object["train_seconds"] = summary.train_seconds;
+  object["step_ms"] = summary.step_ms;
+  object["tokens_per_s"] = summary.tokens_per_s;
+  object["peak_bytes"] = summary.peak_bytes;
+  object["threads"] = summary.threads;
+  object["ranks"] = summary.ranks;
+  write_whole_file(path, object.dump(2) + "\n");
+}
+
+namespace {
+
+bool is_score(const Json& object) {
+  return object.is_object() && holds_counts(object, {"n_labels", "n_correct", "n_scored"});
+}
+
+bool are_scores(const Json& object) {
+  return object.is_object() && std::all_of(object.begin(), object.end(), is_score);
+}
+
+// Whether the object tells how a run ended, in words that there are, and its counts can be.
+bool is_summary(const Json& object) {
+  return object.is_object() && object.contains("status") &&
+         Json(object["status"].get<RunStatus>()) == object["status"] &&
+         (!object.contains("test") || is_score(object["test"])) &&
+         (!object.contains("groups") || are_scores(object["groups"])) &&
+         holds_counts(object, {"step", "best_step", "steps_to_99", "parameters", "peak_bytes"}) &&
+         holds_counts(object, {"threads", "ranks"});
+}
+
+}  // namespace
+
+std::optional<RunSummary> read_summary(const fs::path& path) {
+  if (!fs::exists(path)) return std::nullopt;
+  try {
+    const Json object = Json::parse(read_whole_file(path));
+    if (!is_summary(object)) return std::nullopt;
+    RunSummary summary;
+    object.at("status").get_to(summary.status);
+    object.at("step").get_to(summary.step);
+    if (object.contains("test")) {
+      summary.test = score_from(object["test"]);
+      summary.language = language_from(object["test"]);
+      // Earlier versions called such a run finished.
+      if (!summary.test->is_finite()) summary.status = RunStatus::diverged;
+    }
+    if (object.contains("groups")) {
+      for (const auto& [name, score] : object["groups"].items()) {
+        summary.groups.emplace_back(name, score_from(score));
+      }
+    }
+    get(object, "best_step", summary.best_step);
+    get(object, "best_value", summary.best_value);
+    get(object, "steps_to_99", summary.steps_to_99);
+    get(object, "loss_floor", summary.loss_floor);
+    object.at("parameters").get_to(summary.parameters);
+    object.at("train_seconds").get_to(summary.train_seconds);
+    object.at("step_ms").get_to(summary.step_ms);
+    object.at("tokens_per_s").get_to(summary.tokens_per_s);
+    object.at("peak_bytes").get_to(summary.peak_bytes);
+    object.at("threads").get_to(summary.threads);
+    summary.ranks = object.value("ranks", 1);
+    return summary;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string evaluation_json(std::int64_t step, const Score& total,
+                            const std::vector<std::pair<std::string, Score>>& groups,
+                            std::optional<double> share_beyond_resolution,
+                            const std::optional<LanguageScore>& language) {
+  Json object = {{"step", step},
+                 {"split", "test"},
+                 {"loss", total.loss()},
+                 {"accuracy", total.accuracy()},
+                 {"n_labels", total.n_labels},
+                 {"n_scored", total.n_scored}};
+  put(object, language);
+  put(object, "share_beyond_resolution", share_beyond_resolution);
+  if (groups.size() > 1) object["groups"] = scores_json(groups);
+  return object.dump();
+}
+
+}  // namespace mobius

@@ -1,0 +1,52 @@
+// What a run has measured so far, and the state of it that is kept as the best.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "train/checkpoint/checkpoint.h"
+#include "train/config/config.h"
+
+namespace mobius {
+
+/// The state that scored best on the test sequences.
+struct BestState {
+  std::int64_t step;
+  double value;  ///< of checkpoint.metric
+  bool operator==(const BestState&) const = default;
+};
+
+/// What a run has measured so far. A checkpoint carries it, so that a resumed run reports as one
+/// that was never interrupted.
+struct TrainingRecord {
+  double train_seconds = 0;
+  std::int64_t tokens = 0;
+  std::int64_t evaluated_step = 0;  ///< of the last evaluation; 0: none yet
+  std::optional<std::int64_t> best_step;
+  std::optional<double> best_value;  ///< of checkpoint.metric
+  std::optional<std::int64_t> steps_to_99;
+
+  /// best_step and best_value; nothing where there is none yet.
+  std::optional<BestState> best() const;
+  void set_best(const std::optional<BestState>& best);
+
+  std::map<std::string, double> to_map() const;
+  /// That of the checkpoint `path`. Throws Error, naming it, where what it tells cannot be.
+  static TrainingRecord of(const CheckpointHeader& header, const std::filesystem::path& path);
+  /// Throws Error where a count is none.
+  static TrainingRecord from_map(const std::map<std::string, double>& values);
+};
+
+/// The best state of a run that goes on from the checkpoint `start` and keeps best.h5 in the folder
+/// `checkpoints`: a record without its file says nothing, so it is what the best.h5 there says of
+/// itself. Where there is none, as at the beginning of a branch, the one `recorded` is copied from
+/// beside `start`; nothing where it is no longer there. Throws Error where it cannot be written.
+std::optional<BestState> take_best(const std::filesystem::path& checkpoints,
+                                   const std::filesystem::path& start,
+                                   const std::optional<BestState>& recorded, Config& config,
+                                   const Registries& known);
+
+}  // namespace mobius

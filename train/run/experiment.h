@@ -1,0 +1,34 @@
+// What a configuration describes, built: the task, the model, the optimiser.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "data/task.h"
+#include "data/tokenizer.h"
+#include "nn/language_model.h"
+#include "train/config/config.h"
+#include "train/optim/optimizer.h"
+
+namespace mobius {
+
+struct Experiment {
+  std::unique_ptr<Task> task;
+  std::shared_ptr<LanguageModel> model;
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+/// The task alone; with the tokeniser that a checkpoint holds, it makes none of its own.
+std::unique_ptr<Task> build_task(const Config& config,
+                                 const std::optional<TokenizerModel>& tokenizer = {});
+
+/// Throws ConfigError where parts do not fit together, and where the memory for them is not there
+/// (require_memory()), before it is taken. With the tokeniser that a checkpoint holds,
+/// the task makes none of its own.
+Experiment build_experiment(const Config& config, Shard optimizer_shard = {},
+                            const std::optional<TokenizerModel>& tokenizer = {});
+
+/// That of the task's tokeniser; nothing where it has none.
+std::optional<TokenizerModel> tokenizer_model(const Task& task);
+
+}  // namespace mobius
