@@ -5,7 +5,7 @@
 #include "core/ops.h"
 #include "tests/distributed/ranks.h"
 
-namespace mobius {
+namespace mobius::communicator_test {
 namespace {
 
 double sum_of_ranks() { return ranks().size() * (ranks().size() - 1) / 2.0; }
@@ -93,4 +93,4 @@ TEST(Gather, PutsSharesTogether) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::communicator_test

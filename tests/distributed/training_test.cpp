@@ -12,10 +12,10 @@
 #include "train/optim/sharding.h"
 #include "train/run/step.h"
 
-namespace mobius {
+namespace mobius::training_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr std::int64_t kVocab = 12, kLength = 6, kSequences = 16;
 constexpr std::int64_t kSmallBuckets = 512;  // bytes: about one parameter each
@@ -248,4 +248,4 @@ TEST(Sharding, TakesItsShareOfAWholeState) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::training_test

@@ -5,11 +5,11 @@
 #include "core/backend.h"
 #include "tests/e2e/run_comparison.h"
 
-namespace mobius {
+namespace mobius::precision_test {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kRecall = R"(
 task: {name: recall, vocab: 16, seq_len: 8, n_test: 256}
@@ -20,7 +20,7 @@ train: {max_steps: 400, batch_size: 64, log_every: 100}
 eval: {every: 200}
 )";
 
-class PrecisionTest : public testing::Test {
+class PrecisionTest : public ::testing::Test {
  protected:
   void SetUp() override { write_text(config_, kRecall); }
 
@@ -82,4 +82,4 @@ TEST_F(PrecisionTest, SaysThatItChangesWhenTheRunGoesOn) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::precision_test

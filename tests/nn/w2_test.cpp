@@ -3,7 +3,7 @@
 #include "nn/language_model.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::w2_test {
 namespace {
 
 using testing::normal;
@@ -100,4 +100,4 @@ TEST(W2, TauStartsAtTwiceTheRootOfTheHeadDimension) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::w2_test

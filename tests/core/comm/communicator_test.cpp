@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace mobius {
+namespace mobius::communicator_test {
 namespace {
 
 TEST(ShareOf, DividesIntoConsecutivePartsOfAboutEqualSize) {
@@ -47,4 +47,4 @@ TEST(OneRank, GathersItsOwn) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::communicator_test

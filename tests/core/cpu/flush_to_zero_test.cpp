@@ -10,7 +10,7 @@
 #include "core/ops.h"
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::flush_to_zero_test {
 namespace {
 
 using testing::ThreadCountGuard;
@@ -115,4 +115,4 @@ TEST(FlushToZero, CopiesStayWhatTheyAre) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::flush_to_zero_test

@@ -9,7 +9,7 @@
 #include "tests/core/ops/product_testing.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::bf16_product_test {
 namespace {
 
 using testing::cpu;
@@ -263,4 +263,4 @@ TEST(Bf16Products, AreForTheProcessorsThatHaveThem) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::bf16_product_test

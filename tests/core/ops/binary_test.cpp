@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::binary_test {
 namespace {
 
 using testing::cpu;
@@ -234,4 +234,4 @@ TEST(Where, ChoosesOverEveryBroadcast) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::binary_test

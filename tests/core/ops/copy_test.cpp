@@ -4,7 +4,7 @@
 
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::copy_test {
 namespace {
 
 using testing::cpu;
@@ -147,4 +147,4 @@ TEST(Fill, Arange) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::copy_test

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::elementwise_test {
 namespace {
 
 using testing::cpu;
@@ -398,4 +398,4 @@ TEST(ElementwiseTypes, IntegersAreRefused) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::elementwise_test

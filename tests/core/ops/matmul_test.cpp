@@ -6,7 +6,7 @@
 #include "core/ops.h"
 #include "tests/core/ops/product_testing.h"
 
-namespace mobius {
+namespace mobius::matmul_test {
 namespace {
 
 using testing::cpu;
@@ -181,4 +181,4 @@ TYPED_TEST(Linear, SameBitsForEveryThreadCount) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::matmul_test

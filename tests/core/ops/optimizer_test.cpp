@@ -3,7 +3,7 @@
 
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::optimizer_test {
 namespace {
 
 using testing::cpu;
@@ -126,4 +126,4 @@ TYPED_TEST(Optimizer, ThreadsDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::optimizer_test

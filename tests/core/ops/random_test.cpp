@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::random_test {
 namespace {
 
 using testing::cpu;
@@ -230,4 +230,4 @@ TEST(RandomStreams, AreIndependent) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::random_test

@@ -4,7 +4,7 @@
 
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::reduce_test {
 namespace {
 
 using testing::cpu;
@@ -192,4 +192,4 @@ TYPED_TEST(Reduce, ThreadsDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::reduce_test

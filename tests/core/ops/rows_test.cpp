@@ -2,7 +2,7 @@
 #include "core/ops.h"
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::rows_test {
 namespace {
 
 using testing::cpu;
@@ -70,4 +70,4 @@ TYPED_TEST(Rows, EmptyAndThreads) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::rows_test

@@ -6,7 +6,7 @@
 
 #include "autograd/ops.h"
 
-namespace mobius {
+namespace mobius::gradient_sum_test {
 namespace {
 
 // Stands for the first of two ranks whose gradients are alike: every sum doubles.
@@ -37,7 +37,7 @@ class TwoAlike final : public Communicator {
 };
 
 // y = ((x w0) w1) w2: the gradient of w2 is ready first.
-class GradientSumTest : public testing::Test {
+class GradientSumTest : public ::testing::Test {
  protected:
   GradientSumTest() {
     for (int i = 0; i < 3; ++i) {
@@ -121,4 +121,4 @@ TEST_F(GradientSumTest, OfOneRankLeavesGradientsAlone) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::gradient_sum_test

@@ -8,7 +8,7 @@
 #include "tests/train/run_fixture.h"
 #include "train/run/experiment.h"
 
-namespace mobius {
+namespace mobius::optimizer_test {
 namespace {
 
 TrainedParameter parameter(const std::string& name, std::vector<double> values, bool decayed,
@@ -126,4 +126,4 @@ TEST(WeightDecay, ActsOnMatricesAlone) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::optimizer_test

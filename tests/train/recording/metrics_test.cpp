@@ -9,12 +9,12 @@
 
 #include "tests/train/run_fixture.h"
 
-namespace mobius {
+namespace mobius::metrics_test {
 namespace {
 
 using Json = nlohmann::json;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 MetricsLine line_at(std::int64_t step) {
   MetricsLine line;
@@ -251,4 +251,4 @@ TEST(Summary, IsNothingWhereItIsNotOurs) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::metrics_test

@@ -15,13 +15,13 @@
 #include "tests/train/run_fixture.h"
 #include "train/run/step.h"
 
-namespace mobius {
+namespace mobius::perplexity_test {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr const char* kTextRun = R"(
 task: {name: lm, tokenizer: char, seq_len: 16, n_test: 8}
@@ -31,7 +31,7 @@ eval: {every: 3}
 checkpoint: {every: 3}
 )";
 
-class TextRun : public testing::Test {
+class TextRun : public ::testing::Test {
  protected:
   void SetUp() override { write_text(text_, some_text(60)); }
 
@@ -213,4 +213,4 @@ TEST(Labels, AreShiftedOnceInTrainingAndEvaluation) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::perplexity_test

@@ -11,7 +11,7 @@
 #include "tests/train/run_fixture.h"
 #include "train/run/experiment.h"
 
-namespace mobius {
+namespace mobius::step_test {
 namespace {
 
 constexpr std::int64_t kVocab = 12, kLength = 6, kSequences = 16;
@@ -290,4 +290,4 @@ TEST(Diverged, NamesTheFirstBadGradient) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::step_test
