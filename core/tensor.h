@@ -108,6 +108,8 @@ class Tensor {
   Tensor clone() const;
   /// Converted to dtype (this tensor itself when it already is).
   Tensor to(DType dtype) const;
+  /// On the device (this tensor itself when it already is there), otherwise a dense copy.
+  Tensor to(Device device) const;
 
   // ---- in-place change; each bumps the version
   void copy_from(const Tensor& source);

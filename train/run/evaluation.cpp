@@ -7,7 +7,7 @@
 #include <span>
 
 #include "core/cpu/simd/flush_to_zero.h"
-#include "train/run/step.h"
+#include "data/prepared_batch.h"
 
 namespace mobius {
 
@@ -22,8 +22,12 @@ struct TestResult {
 };
 
 TestResult test_batch(const LanguageModel& model, const Batch& batch) {
-  return {score_of(model.loss(batch.inputs, batch.labels, {}), batch), batch.group,
-          batch.inputs.size(0), share_beyond_resolution(model)};
+  const auto [tokens, labels] = prepare(batch, model.vocab_size(), model.device());
+  const std::vector<double> sums = model.loss(tokens, labels, {}).sums.to_vector<double>();
+  return {{sums[0], labels.count(), std::llround(sums[1]), labels.n_scored()},
+          batch.group,
+          batch.inputs.size(0),
+          share_beyond_resolution(model)};
 }
 
 constexpr std::size_t test_numbers = 8;

@@ -280,14 +280,15 @@ RunStatus Trainer::train(const StopSignal& stop) {
   }
 }
 
-// This rank's sequences of a step.
-Batch Trainer::make_batch(std::uint64_t step) const {
+// This rank's sequences of a step, made ready.
+StepBatch Trainer::make_batch(std::uint64_t step) const {
   const std::int64_t size = config_.train.batch_size;
   const Share share = share_of(size, communicator_.rank(), communicator_.size());
   const auto first =
       step * static_cast<std::uint64_t>(size) + static_cast<std::uint64_t>(share.begin);
   const Task& task = *experiment_.task;
-  return task.sequences(Split::train, task.group_at(step), first, share.size());
+  return prepare_step(task.sequences(Split::train, task.group_at(step), first, share.size()),
+                      config_.train.accumulation_steps, *experiment_.model);
 }
 
 // What the step that the run goes on from has left to do: the test pass that a signal cut short, or
@@ -316,12 +317,13 @@ std::optional<RunStatus> Trainer::finish_step(const StopSignal& stop) {
   return is_good_enough() ? RunStatus::early_stop : RunStatus::finished;
 }
 
-void Trainer::train_step(const Batch& batch) {
+void Trainer::train_step(const StepBatch& batch) {
   const auto begin = Clock::now();
   const TrainOptions& train = config_.train;
   experiment_.model->zero_grad();
-  batch_score_ = accumulate_gradients(*experiment_.model, batch, train.accumulation_steps,
-                                      train.seed, step_ + 1, gradient_sum_);
+  const StepScore score =
+      accumulate_gradients(*experiment_.model, batch, train.seed, step_ + 1, gradient_sum_);
+  batch_score_ = read_score(score, *experiment_.model, step_ + 1, communicator_);
   const auto& parameters = experiment_.optimizer->parameters();
   grad_norm_ = finite_gradient_norm(parameters, step_ + 1);
   if (train.clip_grad_norm) clip_gradients(parameters, grad_norm_, *train.clip_grad_norm);
@@ -331,7 +333,7 @@ void Trainer::train_step(const Batch& batch) {
   ++step_;
 
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  const std::int64_t tokens = train.batch_size * batch.inputs.size(1);  // of all ranks
+  const std::int64_t tokens = train.batch_size * batch.seq_len;  // of all ranks
   record_.train_seconds += seconds;
   record_.tokens += tokens;
   logged_seconds_ += seconds;

@@ -53,8 +53,8 @@ class Trainer {
   std::optional<RunStatus> finish_resumed_step(const StopSignal& stop);
   std::optional<RunStatus> finish_step(const StopSignal& stop);
   bool test(const StopSignal& stop);
-  Batch make_batch(std::uint64_t step) const;
-  void train_step(const Batch& batch);
+  StepBatch make_batch(std::uint64_t step) const;
+  void train_step(const StepBatch& batch);
   void report_step();
   void log_step(double tokens_per_s);
   void log_test(const Evaluation& evaluation);
