@@ -58,6 +58,9 @@ class Module {
   /// A table of name, shape and count, with the total.
   std::string parameter_table() const;
   void zero_grad();
+  /// Moves parameters and buffers to the device, in place: every handle of theirs stays valid.
+  /// Gradients are dropped.
+  void to(Device device);
 
  protected:
   /// Returns the registered handle. Throws Error when the name is taken or holds a dot.
