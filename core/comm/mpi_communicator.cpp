@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/backend.h"
 #include "core/comm/communicator.h"
 #include "core/error.h"
+#include "core/ops/copy.h"
 
 namespace mobius {
 
@@ -63,14 +63,14 @@ class HostValues {
     count_of(values_);
     if (values_.device().type == DeviceType::cpu) return;
     host_ = Tensor::empty(values_.shape(), values_.dtype());
-    backend_for(values_.device()).copy_to_host(values_, host_.raw());
+    copy_to_host(values_, host_.raw());
   }
 
   const Tensor& host() const { return host_; }
   // To be called when they have changed.
   void give_back() {
     if (!host_.shares_storage(values_)) {
-      backend_for(values_.device()).copy_from_host(host_.raw(), values_);
+      copy_from_host(host_.raw(), values_);
     }
     values_.bump_version();
   }

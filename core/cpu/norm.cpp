@@ -13,8 +13,9 @@
 #include <cmath>
 #include <vector>
 
-#include "core/cpu/cpu_backend.h"
+#include "core/cpu/kernels.h"
 #include "core/cpu/rows.h"
+#include "core/ops/norm.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -254,47 +255,55 @@ std::int64_t group_count(const Tensor& x) {
   return (x.size(0) + group_size(x) - 1) / group_size(x);
 }
 
+class CpuNorm final : public NormKernels {
+ public:
+  void rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
+                const Tensor& rstd) override {
+    parallel_for(x.size(0), row_grain(x.size(1)), [&](std::int64_t begin, std::int64_t end) {
+      HWY_DYNAMIC_DISPATCH(rms_norm_rows)(x, weight, eps, y, rstd, begin, end);
+    });
+  }
+
+  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                  const Tensor& y, const Tensor& mean, const Tensor& rstd) override {
+    parallel_for(x.size(0), row_grain(x.size(1)), [&](std::int64_t begin, std::int64_t end) {
+      HWY_DYNAMIC_DISPATCH(layer_norm_rows)(x, weight, bias, eps, y, mean, rstd, begin, end);
+    });
+  }
+
+  void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd,
+                         const Tensor& grad_y, const Tensor& grad_x,
+                         const Tensor& grad_weight) override {
+    const std::int64_t grain = group_size(x);
+    GroupedSums weight_sums(group_count(x), x.size(1));
+    parallel_for(x.size(0), grain, [&](std::int64_t begin, std::int64_t end) {
+      HWY_DYNAMIC_DISPATCH(rms_norm_backward_rows)
+      (x, weight, rstd, grad_y, grad_x, weight_sums.group(begin / grain), begin, end);
+    });
+    weight_sums.add_up(grad_weight);
+  }
+
+  void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
+                           const Tensor& rstd, const Tensor& grad_y, const Tensor& grad_x,
+                           const Tensor& grad_weight, const Tensor& grad_bias) override {
+    const std::int64_t grain = group_size(x);
+    GroupedSums weight_sums(group_count(x), x.size(1)), bias_sums(group_count(x), x.size(1));
+    parallel_for(x.size(0), grain, [&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t group = begin / grain;
+      HWY_DYNAMIC_DISPATCH(layer_norm_backward_rows)
+      (x, weight, mean, rstd, grad_y, grad_x, weight_sums.group(group), bias_sums.group(group),
+       begin, end);
+    });
+    weight_sums.add_up(grad_weight);
+    bias_sums.add_up(grad_bias);
+  }
+};
+
 }  // namespace
 
-void CpuBackend::rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
-                          const Tensor& rstd) {
-  parallel_for(x.size(0), row_grain(x.size(1)), [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(rms_norm_rows)(x, weight, eps, y, rstd, begin, end);
-  });
-}
-
-void CpuBackend::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
-                            const Tensor& y, const Tensor& mean, const Tensor& rstd) {
-  parallel_for(x.size(0), row_grain(x.size(1)), [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(layer_norm_rows)(x, weight, bias, eps, y, mean, rstd, begin, end);
-  });
-}
-
-void CpuBackend::rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd,
-                                   const Tensor& grad_y, const Tensor& grad_x,
-                                   const Tensor& grad_weight) {
-  const std::int64_t grain = group_size(x);
-  GroupedSums weight_sums(group_count(x), x.size(1));
-  parallel_for(x.size(0), grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(rms_norm_backward_rows)
-    (x, weight, rstd, grad_y, grad_x, weight_sums.group(begin / grain), begin, end);
-  });
-  weight_sums.add_up(grad_weight);
-}
-
-void CpuBackend::layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
-                                     const Tensor& rstd, const Tensor& grad_y, const Tensor& grad_x,
-                                     const Tensor& grad_weight, const Tensor& grad_bias) {
-  const std::int64_t grain = group_size(x);
-  GroupedSums weight_sums(group_count(x), x.size(1)), bias_sums(group_count(x), x.size(1));
-  parallel_for(x.size(0), grain, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t group = begin / grain;
-    HWY_DYNAMIC_DISPATCH(layer_norm_backward_rows)
-    (x, weight, mean, rstd, grad_y, grad_x, weight_sums.group(group), bias_sums.group(group), begin,
-     end);
-  });
-  weight_sums.add_up(grad_weight);
-  bias_sums.add_up(grad_bias);
+NormKernels& cpu_norm_kernels() {
+  static CpuNorm kernels;
+  return kernels;
 }
 
 }  // namespace mobius

@@ -14,9 +14,11 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/cpu/cpu_backend.h"
 #include "core/cpu/grain.h"
+#include "core/cpu/kernels.h"
 #include "core/cpu/simd/math-inl.h"
+#include "core/ops/copy.h"
+#include "core/ops/random.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -197,23 +199,35 @@ HWY_EXPORT(uniform_chunk);
 HWY_EXPORT(normal_chunk);
 HWY_EXPORT(dropout_chunk);
 
-void CpuBackend::random_uniform(RngKey key, double low, double high, const Tensor& out) {
-  parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(uniform_chunk)(key, low, high, out, begin, end);
-  });
-}
+namespace {
 
-void CpuBackend::random_normal(RngKey key, double mean, double stddev, const Tensor& out) {
-  parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(normal_chunk)(key, mean, stddev, out, begin, end);
-  });
-}
+class CpuRandom final : public RandomKernels {
+ public:
+  void random_uniform(RngKey key, double low, double high, const Tensor& out) override {
+    parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      HWY_DYNAMIC_DISPATCH(uniform_chunk)(key, low, high, out, begin, end);
+    });
+  }
 
-void CpuBackend::dropout(RngKey key, double p, const Tensor& x, const Tensor& y) {
-  if (p >= 1) return fill(y, 0);
-  parallel_for(x.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(dropout_chunk)(key, p, x, y, begin, end);
-  });
+  void random_normal(RngKey key, double mean, double stddev, const Tensor& out) override {
+    parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      HWY_DYNAMIC_DISPATCH(normal_chunk)(key, mean, stddev, out, begin, end);
+    });
+  }
+
+  void dropout(RngKey key, double p, const Tensor& x, const Tensor& y) override {
+    if (p >= 1) return cpu_copy_kernels().fill(y, 0);
+    parallel_for(x.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      HWY_DYNAMIC_DISPATCH(dropout_chunk)(key, p, x, y, begin, end);
+    });
+  }
+};
+
+}  // namespace
+
+RandomKernels& cpu_random_kernels() {
+  static CpuRandom kernels;
+  return kernels;
 }
 
 }  // namespace mobius

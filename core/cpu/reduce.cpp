@@ -14,7 +14,10 @@
 #include <limits>
 #include <memory>
 
-#include "core/cpu/cpu_backend.h"
+#include "core/cpu/chunk_list.h"
+#include "core/cpu/kernels.h"
+#include "core/ops/copy.h"
+#include "core/ops/reduce.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -361,66 +364,82 @@ void sum_middle(const Tensor& x, std::int64_t outer, std::int64_t reduced, std::
   if (!whole) combine(partial.get(), tasks.parts, inner, out);
 }
 
+class CpuReduce final : public ReduceKernels {
+ public:
+  void sum(const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner,
+           const Tensor& out) override {
+    if (outer * reduced * inner == 0) return cpu_copy_kernels().fill(out, 0);
+    if (inner == 1) return sum_last(x, outer, reduced, out);
+    sum_middle(x, outer, reduced, inner, out);
+  }
+
+  void sum_of_squares(std::span<const Tensor> xs, const Tensor& sums) override {
+    ChunkList chunks(chunk_elements);
+    for (const Tensor& x : xs) chunks.add(x.defined() ? x.numel() : 0);
+    const auto partial =
+        std::make_unique_for_overwrite<double[]>(static_cast<std::size_t>(chunks.size()));
+    parallel_for(chunks.size(), 1, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) {
+        const Chunk chunk = chunks[i];
+        partial[static_cast<std::size_t>(i)] =
+            HWY_DYNAMIC_DISPATCH(sum_of_squares_of)(xs[chunk.item], chunk.begin, chunk.end);
+      }
+    });
+    double* sum = sums.data<double>();
+    std::fill_n(sum, xs.size(), 0.0);
+    for (std::int64_t i = 0; i < chunks.size(); ++i) {
+      sum[chunks[i].item] += partial[static_cast<std::size_t>(i)];
+    }
+  }
+
+  void max(const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner,
+           const Tensor& out) override {
+    if (outer * reduced * inner == 0)
+      return cpu_copy_kernels().fill(out, -std::numeric_limits<double>::infinity());
+    if (inner == 1) {
+      parallel_for(outer, rows_per_chunk(reduced), [&](std::int64_t begin, std::int64_t end) {
+        HWY_DYNAMIC_DISPATCH(max_rows_chunk)(x, reduced, out, begin, end);
+      });
+      return;
+    }
+    const std::int64_t blocks = ceil_div(inner, column_block);
+    parallel_for(outer * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t task = begin; task < end; ++task) {
+        const std::int64_t column = task % blocks * column_block;
+        HWY_DYNAMIC_DISPATCH(max_columns_chunk)
+        (x, task / blocks, reduced, inner, out, column, std::min(inner, column + column_block));
+      }
+    });
+  }
+
+  void argmax(const Tensor& x, const Tensor& out) override {
+    const std::int64_t n = x.shape().back();
+    parallel_for(out.numel(), rows_per_chunk(n), [&](std::int64_t begin, std::int64_t end) {
+      HWY_DYNAMIC_DISPATCH(argmax_chunk)(x, n, out, begin, end);
+    });
+  }
+
+  void cumsum(const Tensor& x, std::int64_t outer, std::int64_t n, std::int64_t inner, bool reverse,
+              const Tensor& out) override {
+    const std::int64_t blocks = ceil_div(inner, column_block);
+    parallel_for(outer * blocks, ceil_div(rows_per_chunk(std::min(inner, column_block)), n + 1),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   double sums[column_block];
+                   for (std::int64_t task = begin; task < end; ++task) {
+                     const std::int64_t column = task % blocks * column_block;
+                     HWY_DYNAMIC_DISPATCH(cumsum_chunk)
+                     (x, task / blocks, n, inner, reverse, out, column,
+                      std::min(inner, column + column_block), sums);
+                   }
+                 });
+  }
+};
+
 }  // namespace
 
-void CpuBackend::sum(const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner,
-                     const Tensor& out) {
-  if (outer * reduced * inner == 0) return fill(out, 0);
-  if (inner == 1) return sum_last(x, outer, reduced, out);
-  sum_middle(x, outer, reduced, inner, out);
-}
-
-double CpuBackend::sum_of_squares(const Tensor& x) {
-  const std::int64_t n = x.numel(), parts = ceil_div(n, chunk_elements);
-  const auto partial = std::make_unique_for_overwrite<double[]>(static_cast<std::size_t>(parts));
-  parallel_for(n, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
-    partial[static_cast<std::size_t>(begin / chunk_elements)] =
-        HWY_DYNAMIC_DISPATCH(sum_of_squares_of)(x, begin, end);
-  });
-  double sum = 0;
-  for (std::int64_t k = 0; k < parts; ++k) sum += partial[static_cast<std::size_t>(k)];
-  return sum;
-}
-
-void CpuBackend::max(const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner,
-                     const Tensor& out) {
-  if (outer * reduced * inner == 0) return fill(out, -std::numeric_limits<double>::infinity());
-  if (inner == 1) {
-    parallel_for(outer, rows_per_chunk(reduced), [&](std::int64_t begin, std::int64_t end) {
-      HWY_DYNAMIC_DISPATCH(max_rows_chunk)(x, reduced, out, begin, end);
-    });
-    return;
-  }
-  const std::int64_t blocks = ceil_div(inner, column_block);
-  parallel_for(outer * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t column = task % blocks * column_block;
-      HWY_DYNAMIC_DISPATCH(max_columns_chunk)
-      (x, task / blocks, reduced, inner, out, column, std::min(inner, column + column_block));
-    }
-  });
-}
-
-void CpuBackend::argmax(const Tensor& x, const Tensor& out) {
-  const std::int64_t n = x.shape().back();
-  parallel_for(out.numel(), rows_per_chunk(n), [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(argmax_chunk)(x, n, out, begin, end);
-  });
-}
-
-void CpuBackend::cumsum(const Tensor& x, std::int64_t outer, std::int64_t n, std::int64_t inner,
-                        bool reverse, const Tensor& out) {
-  const std::int64_t blocks = ceil_div(inner, column_block);
-  parallel_for(outer * blocks, ceil_div(rows_per_chunk(std::min(inner, column_block)), n + 1),
-               [&](std::int64_t begin, std::int64_t end) {
-                 double sums[column_block];
-                 for (std::int64_t task = begin; task < end; ++task) {
-                   const std::int64_t column = task % blocks * column_block;
-                   HWY_DYNAMIC_DISPATCH(cumsum_chunk)
-                   (x, task / blocks, n, inner, reverse, out, column,
-                    std::min(inner, column + column_block), sums);
-                 }
-               });
+ReduceKernels& cpu_reduce_kernels() {
+  static CpuReduce kernels;
+  return kernels;
 }
 
 }  // namespace mobius

@@ -8,9 +8,10 @@
 
 #include <cassert>
 
-#include "core/cpu/cpu_backend.h"
+#include "core/cpu/kernels.h"
 #include "core/cpu/rotations.h"
 #include "core/cpu/simd/rotate-inl.h"
+#include "core/ops/rope.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -58,22 +59,29 @@ void rotate(const RowsOf<double>& x, const Rotations<double>& rotations, double*
   HWY_DYNAMIC_DISPATCH(rotate_rows_f64)(x, rotations, y, begin, end);
 }
 
+class CpuRope final : public RopeKernels {
+ public:
+  void rope(const Tensor& x, double base, std::int64_t offset, int sign, const Tensor& y) override {
+    if (x.numel() == 0) return;
+    assert(x.size(-1) % 2 == 0 && (x.stride(-1) == 1 || x.size(-1) < 2));
+    const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
+    dispatch_real("rope", x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const Rotations<T> rotations(x.size(-2), x.size(-1) / 2, base, offset, sign);
+      const RowsOf<T> rows(x, offsets);
+      parallel_for(x.numel() / x.size(-1), row_grain(x.size(-1)),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     rotate(rows, rotations, y.data<T>(), begin, end);
+                   });
+    });
+  }
+};
+
 }  // namespace
 
-void CpuBackend::rope(const Tensor& x, double base, std::int64_t offset, int sign,
-                      const Tensor& y) {
-  if (x.numel() == 0) return;
-  assert(x.size(-1) % 2 == 0 && (x.stride(-1) == 1 || x.size(-1) < 2));
-  const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
-  dispatch_real("rope", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const Rotations<T> rotations(x.size(-2), x.size(-1) / 2, base, offset, sign);
-    const RowsOf<T> rows(x, offsets);
-    parallel_for(x.numel() / x.size(-1), row_grain(x.size(-1)),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   rotate(rows, rotations, y.data<T>(), begin, end);
-                 });
-  });
+RopeKernels& cpu_rope_kernels() {
+  static CpuRope kernels;
+  return kernels;
 }
 
 }  // namespace mobius

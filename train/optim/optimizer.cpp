@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include "core/ops/reduce.h"
 #include "core/options/schema.h"
 #include "core/options/validate.h"
 
@@ -56,7 +57,7 @@ void describe_common(Schema& schema, OptimizerOptions& options) {
 Optimizer::Optimizer(ParameterArena arena, Shard shard, const std::vector<std::string>& moments)
     : arena_(std::move(arena)), shard_(shard), updates_(parameters().size()) {
   const Device device = arena_.values().device();
-  scalars_ = Tensor::zeros({n_update_scalars}, DType::f64, device);
+  scalars_ = Tensor::zeros({UpdateScalar::count}, DType::f64, device);
   squares_ = Tensor::zeros({std::ssize(parameters())}, DType::f64, device);
   for (const std::string& name : moments) moments_.push_back({name, arena_.zeros(shard_)});
   for (std::size_t i = 0; i < updates_.size(); ++i) {
@@ -81,9 +82,8 @@ void Optimizer::clipped_step(double learning_rate, double max_norm, Communicator
   update_all();
 }
 
-void Optimizer::set(UpdateScalar scalar, double value) {
-  const auto i = static_cast<std::int64_t>(scalar);
-  scalars_.slice(0, i, i + 1).fill(value);
+void Optimizer::set(UpdateScalar::Index scalar, double value) {
+  scalars_.slice(0, scalar, scalar + 1).fill(value);
 }
 
 void Optimizer::begin_step(double learning_rate) {
@@ -97,9 +97,9 @@ void Optimizer::measure_gradients(double max_norm, Communicator& ranks) {
   gradients.reserve(parameters().size());
   for (std::size_t i = 0; i < parameters().size(); ++i) {
     const Tensor& gradient = parameters()[i].value.grad();
-    gradients.push_back(gradient.defined()
-                            ? arena_.piece_of(gradient, i, {ranks.rank(), ranks.size()})
-                            : Tensor());
+    gradients.push_back(
+        gradient.defined() ? arena_.piece_of(gradient.contiguous(), i, {ranks.rank(), ranks.size()})
+                           : Tensor());
   }
   sum_of_squares(gradients, squares_);
   ranks.start_sum(squares_)->wait();
@@ -109,7 +109,8 @@ void Optimizer::measure_gradients(double max_norm, Communicator& ranks) {
 void Optimizer::update_all() {
   for (std::size_t i = 0; i < updates_.size(); ++i) {
     const Tensor& gradient = parameters()[i].value.grad();
-    if (gradient.defined()) updates_[i].gradient = arena_.piece_of(gradient, i, shard_);
+    if (gradient.defined())
+      updates_[i].gradient = arena_.piece_of(gradient.contiguous(), i, shard_);
   }
   update(updates_, scalars_);
   for (ParameterUpdate& update : updates_) update.gradient = Tensor();
@@ -117,14 +118,13 @@ void Optimizer::update_all() {
 
 GradientNorm Optimizer::gradient_norm() const {
   const std::vector<double> scalars = scalars_.to_vector<double>();
-  const auto get = [&](UpdateScalar scalar) { return scalars[static_cast<std::size_t>(scalar)]; };
-  const auto failed_step = static_cast<std::int64_t>(get(UpdateScalar::failed_step));
-  GradientNorm norm{.value = get(UpdateScalar::norm)};
+  GradientNorm norm{.value = scalars[UpdateScalar::norm]};
+  const auto failed_step = static_cast<std::int64_t>(scalars[UpdateScalar::failed_step]);
   if (failed_step == 0) return norm;
   norm.is_finite = false;
   norm.n_skipped = steps_taken_ - failed_step + 1;
-  const auto index = static_cast<std::size_t>(get(UpdateScalar::failed_gradient));
-  if (index < parameters().size()) norm.parameter = index;
+  const double parameter = scalars[UpdateScalar::failed_gradient];
+  if (parameter >= 0) norm.parameter = static_cast<std::size_t>(parameter);
   return norm;
 }
 

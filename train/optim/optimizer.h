@@ -73,7 +73,7 @@ class Optimizer {
   void begin_step(double learning_rate);
   void measure_gradients(double max_norm, Communicator& ranks);
   void update_all();
-  void set(UpdateScalar scalar, double value);
+  void set(UpdateScalar::Index scalar, double value);
 
   ParameterArena arena_;
   Shard shard_;

@@ -1,12 +1,12 @@
 // One attention call seen by its kernels: sizes, addresses, and which keys a query sees.
-// Legend: B batch, H query heads, G key/value heads, Nq, Nk, D, Dv as in core/attention.h.
+// Legend: B batch, H query heads, G key/value heads, Nq, Nk, D, Dv as in core/ops/attention.h.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-#include "core/attention.h"
 #include "core/cpu/rows.h"
+#include "core/ops/attention.h"
 
 namespace mobius {
 

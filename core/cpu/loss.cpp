@@ -2,7 +2,7 @@
 // largest logit and where it is, the exponentials and their sum, the division. Vectorised along the
 // row; rows are shared among threads.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "core/cpu/cross_entropy.cpp"
+#define HWY_TARGET_INCLUDE "core/cpu/loss.cpp"
 #include <hwy/foreach_target.h>
 // The above comes first: it includes this file once for each instruction set.
 #include <hwy/highway.h>
@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/cpu/cpu_backend.h"
+#include "core/cpu/kernels.h"
 #include "core/cpu/rows.h"
 #include "core/cpu/simd/softmax-inl.h"
-#include "core/ops.h"
+#include "core/ops/loss.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -84,12 +84,24 @@ namespace mobius {
 
 HWY_EXPORT(cross_entropy_rows);
 
-void CpuBackend::cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& losses,
-                               const Tensor& predictions) {
-  parallel_for(
-      logits.size(0), row_grain(logits.size(1)), [&](std::int64_t begin, std::int64_t end) {
-        HWY_DYNAMIC_DISPATCH(cross_entropy_rows)(logits, labels, losses, predictions, begin, end);
-      });
+namespace {
+
+class CpuLoss final : public LossKernels {
+ public:
+  void cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& losses,
+                     const Tensor& predictions) override {
+    parallel_for(
+        logits.size(0), row_grain(logits.size(1)), [&](std::int64_t begin, std::int64_t end) {
+          HWY_DYNAMIC_DISPATCH(cross_entropy_rows)(logits, labels, losses, predictions, begin, end);
+        });
+  }
+};
+
+}  // namespace
+
+LossKernels& cpu_loss_kernels() {
+  static CpuLoss kernels;
+  return kernels;
 }
 
 }  // namespace mobius

@@ -4,14 +4,14 @@
 //
 // Buffers: dense, of equal length; y and grad_x are overwritten (=) and may be x or grad_y.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "core/cpu/elementwise.cpp"
+#define HWY_TARGET_INCLUDE "core/cpu/elementwise/unary.cpp"
 #include <hwy/foreach_target.h>
 // The above comes first: it includes this file once for each instruction set.
 #include <hwy/highway.h>
 
 #include <type_traits>
 
-#include "core/cpu/cpu_backend.h"
+#include "core/cpu/elementwise/kernels.h"
 #include "core/cpu/grain.h"
 #include "core/cpu/simd/functions-inl.h"
 #include "core/cpu/simd/vectors-inl.h"
@@ -81,17 +81,22 @@ namespace mobius {
 HWY_EXPORT(unary_chunk);
 HWY_EXPORT(unary_backward_chunk);
 
-void CpuBackend::unary(const Unary& f, const Tensor& x, const Tensor& y) {
+void CpuElementwise::unary(const Unary& f, const Tensor& x, const Tensor& y) {
   parallel_for(x.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(unary_chunk)(f, x, y, begin, end);
   });
 }
 
-void CpuBackend::unary_backward(const Unary& f, const Tensor& x, const Tensor& y,
-                                const Tensor& grad_y, const Tensor& grad_x) {
+void CpuElementwise::unary_backward(const Unary& f, const Tensor& x, const Tensor& y,
+                                    const Tensor& grad_y, const Tensor& grad_x) {
   parallel_for(x.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(unary_backward_chunk)(f, x, y, grad_y, grad_x, begin, end);
   });
+}
+
+ElementwiseKernels& cpu_elementwise_kernels() {
+  static CpuElementwise kernels;
+  return kernels;
 }
 
 }  // namespace mobius

@@ -5,14 +5,14 @@
 // Buffers: out is dense (strided for the in-place forms) and overwritten (=); it must not overlap
 // the operands, but that the in-place forms read it.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "core/cpu/binary.cpp"
+#define HWY_TARGET_INCLUDE "core/cpu/elementwise/binary.cpp"
 #include <hwy/foreach_target.h>
 // The above comes first: it includes this file once for each instruction set.
 #include <hwy/highway.h>
 
 #include <type_traits>
 
-#include "core/cpu/cpu_backend.h"
+#include "core/cpu/elementwise/kernels.h"
 #include "core/cpu/grain.h"
 #include "core/cpu/strided.h"
 #include "core/error.h"
@@ -282,36 +282,36 @@ HWY_EXPORT(where_chunk);
 HWY_EXPORT(add_in_place_chunk);
 HWY_EXPORT(scale_in_place_chunk);
 
-void CpuBackend::binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
+void CpuElementwise::binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
   const StridedWalk<2> walk(out.shape(), {&a.strides(), &b.strides()});
   parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(binary_chunk)(op, walk, a, b, out, begin, end);
   });
 }
 
-void CpuBackend::compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
+void CpuElementwise::compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
   const StridedWalk<2> walk(out.shape(), {&a.strides(), &b.strides()});
   parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(compare_chunk)(op, walk, a, b, out, begin, end);
   });
 }
 
-void CpuBackend::where(const Tensor& condition, const Tensor& a, const Tensor& b,
-                       const Tensor& out) {
+void CpuElementwise::where(const Tensor& condition, const Tensor& a, const Tensor& b,
+                           const Tensor& out) {
   const StridedWalk<3> walk(out.shape(), {&condition.strides(), &a.strides(), &b.strides()});
   parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(where_chunk)(walk, condition, a, b, out, begin, end);
   });
 }
 
-void CpuBackend::add_in_place(const Tensor& out, const Tensor& x) {
+void CpuElementwise::add_in_place(const Tensor& out, const Tensor& x) {
   const StridedWalk<2> walk(out.shape(), {&out.strides(), &x.strides()});
   parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(add_in_place_chunk)(walk, out, x, begin, end);
   });
 }
 
-void CpuBackend::scale_in_place(const Tensor& out, double factor) {
+void CpuElementwise::scale_in_place(const Tensor& out, double factor) {
   const StridedWalk<1> walk(out.shape(), {&out.strides()});
   parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(scale_in_place_chunk)(walk, out, factor, begin, end);

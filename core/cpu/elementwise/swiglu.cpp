@@ -1,12 +1,12 @@
 // swiglu = silu(gate) up, one pass each way.
 // Buffers: dense, of equal length; outputs are overwritten (=).
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "core/cpu/swiglu.cpp"
+#define HWY_TARGET_INCLUDE "core/cpu/elementwise/swiglu.cpp"
 #include <hwy/foreach_target.h>
 // The above comes first: it includes this file once for each instruction set.
 #include <hwy/highway.h>
 
-#include "core/cpu/cpu_backend.h"
+#include "core/cpu/elementwise/kernels.h"
 #include "core/cpu/grain.h"
 #include "core/cpu/simd/functions-inl.h"
 #include "core/cpu/simd/vectors-inl.h"
@@ -57,14 +57,14 @@ namespace mobius {
 HWY_EXPORT(swiglu_chunk);
 HWY_EXPORT(swiglu_backward_chunk);
 
-void CpuBackend::swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) {
+void CpuElementwise::swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) {
   parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(swiglu_chunk)(gate, up, out, begin, end);
   });
 }
 
-void CpuBackend::swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& grad_out,
-                                 const Tensor& grad_gate, const Tensor& grad_up) {
+void CpuElementwise::swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& grad_out,
+                                     const Tensor& grad_gate, const Tensor& grad_up) {
   parallel_for(gate.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(swiglu_backward_chunk)
     (gate, up, grad_out, grad_gate, grad_up, begin, end);
