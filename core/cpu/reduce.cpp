@@ -13,8 +13,8 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
-#include <numeric>
 
+#include "core/cpu/chunk_list.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/simd/vectors-inl.h"
 #include "core/ops/copy.h"
@@ -243,6 +243,14 @@ void sum_middle(const T* x, std::int64_t outer, std::int64_t reduced, std::int64
 
 // ---- kernels
 
+double squares_of(const Tensor& x, std::int64_t begin, std::int64_t n) {
+  double sum = 0;
+  dispatch_real("sum_of_squares", x.dtype(), [&](auto tag) {
+    sum = sum_run(Squared{}, x.data<typename decltype(tag)::type>() + begin, n);
+  });
+  return sum;
+}
+
 class CpuReduce final : public ReduceKernels {
  public:
   void sum(const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner,
@@ -255,17 +263,21 @@ class CpuReduce final : public ReduceKernels {
     });
   }
 
-  double sum_of_squares(const Tensor& x) override {
-    const std::int64_t n = x.numel(), parts = ceil_div(n, chunk_elements);
-    const auto partial = empty_partials(parts);
-    dispatch_real("sum_of_squares", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      parallel_for(n, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
-        partial[static_cast<std::size_t>(begin / chunk_elements)] =
-            sum_run(Squared{}, x.data<T>() + begin, end - begin);
-      });
+  void sum_of_squares(std::span<const Tensor> xs, const Tensor& sums) override {
+    ChunkList chunks(chunk_elements);
+    for (const Tensor& x : xs) chunks.add(x.defined() ? x.numel() : 0);
+    const auto partial = empty_partials(chunks.size());
+    parallel_for(chunks.size(), 1, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) {
+        const Chunk chunk = chunks[i];
+        partial[static_cast<std::size_t>(i)] =
+            squares_of(xs[chunk.item], chunk.begin, chunk.end - chunk.begin);
+      }
     });
-    return std::accumulate(partial.get(), partial.get() + parts, 0.0);
+    double* const sum = sums.data<double>();
+    std::fill_n(sum, xs.size(), 0.0);
+    for (std::int64_t i = 0; i < chunks.size(); ++i)
+      sum[chunks[i].item] += partial[static_cast<std::size_t>(i)];
   }
 
   void max(const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner,
