@@ -8,6 +8,7 @@
 #include "core/cpu/kernels.h"
 #include "core/ops/rows.h"
 #include "core/parallel.h"
+#include "core/round.h"
 
 namespace mobius {
 namespace {
@@ -51,8 +52,8 @@ class CpuRows final : public RowsKernels {
   // entry (a padding token).
   void scatter_add_rows(const Tensor& rows, const RowIndex& index, const Tensor& table) override {
     if (rows.numel() == 0) return;
-    const std::int64_t d = table.size(1), step = std::max<std::int64_t>(64, (d + 1) / 2);
-    const std::int64_t n_parts = (d + step - 1) / step, n_buckets = index.rows().numel();
+    const std::int64_t d = table.size(1), step = std::max<std::int64_t>(64, ceil_div(d, 2));
+    const std::int64_t n_parts = ceil_div(d, step), n_buckets = index.rows().numel();
     const std::int64_t mean_elements = step * index.numel() / n_buckets;
     const std::int64_t* const entries = index.rows().data<std::int64_t>();
     const std::int64_t* const offsets = index.offsets().data<std::int64_t>();
