@@ -10,6 +10,7 @@
 #include "tests/error_of.h"
 #include "tests/train/optim/gradients.h"
 #include "train/optim/sharding.h"
+#include "train/run/evaluation.h"
 #include "train/run/step.h"
 
 namespace mobius {

@@ -16,6 +16,7 @@
 #include "train/io/printable.h"
 #include "train/recording/metrics.h"
 #include "train/run/data_places.h"
+#include "train/run/evaluation.h"
 #include "train/run/experiment.h"
 #include "train/run/step.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "train/run/step.h"
+#include "train/run/evaluation.h"
 
 namespace mobius {
 

@@ -1,10 +1,7 @@
-// One training step and one pass over the test sequences.
+// One training step.
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "core/comm/communicator.h"
@@ -51,26 +48,5 @@ void require_finite_test(const LanguageModel& model, const Score& test, std::int
 /// did not.
 void require_finite_state(const Optimizer& optimizer, std::int64_t step,
                           Communicator& communicator);
-
-/// Mean share of queries beyond the resolution limit in the model's last forward pass, over its
-/// layers; nothing where no layer has such a limit.
-std::optional<double> share_beyond_resolution(const LanguageModel& model);
-
-struct Evaluation {
-  Score total;
-  std::vector<Score> groups;  ///< in the order of Task::groups()
-  std::optional<double> share_beyond_resolution;
-};
-/// All test sequences, in batches of batch_size. Draws no random number.
-Evaluation evaluate(const LanguageModel& model, const Task& task, std::int64_t batch_size);
-/// The same by all ranks, a batch each at a time, and to the same bits however many there are; but
-/// nothing once `is_stopped`, asked before every batch, says so on one of them.
-std::optional<Evaluation> evaluate(const LanguageModel& model, const Task& task,
-                                   std::int64_t batch_size, Communicator& communicator,
-                                   const std::function<bool()>& is_stopped);
-
-/// What every attention layer says about itself on sequences of tokens, [B, N].
-std::vector<AttentionDiagnostics> diagnose(const LanguageModel& model, const Tensor& tokens,
-                                           Diagnosis diagnosis);
 
 }  // namespace mobius

@@ -16,6 +16,7 @@
 #include "train/recording/metrics.h"
 #include "train/recording/tensorboard.h"
 #include "train/recording/training_record.h"
+#include "train/run/evaluation.h"
 #include "train/run/experiment.h"
 #include "train/run/progress.h"
 #include "train/run/run_folder.h"

@@ -13,6 +13,7 @@
 #include "tests/data/some_text.h"
 #include "tests/data/token_files.h"
 #include "tests/train/run_fixture.h"
+#include "train/run/evaluation.h"
 #include "train/run/step.h"
 
 namespace mobius {

@@ -9,6 +9,7 @@
 #include "tests/error_of.h"
 #include "tests/train/optim/gradients.h"
 #include "tests/train/run_fixture.h"
+#include "train/run/evaluation.h"
 #include "train/run/experiment.h"
 
 namespace mobius {
