@@ -65,7 +65,8 @@ void Module::zero_grad() {
   for (NamedParameter& parameter : parameters()) parameter.value.zero_grad();
 }
 
-Variable Module::register_parameter(std::string name, Tensor initial) {
+Variable Module::register_parameter(std::string name, Tensor initial, bool is_trained) {
+  if (!is_trained) return Variable(register_buffer(std::move(name), std::move(initial)));
   return share_parameter(std::move(name), Variable(std::move(initial), /*requires_grad=*/true));
 }
 

@@ -322,8 +322,12 @@ void Trainer::train_step(const Batch& batch) {
   const auto begin = Clock::now();
   const TrainOptions& train = config_.train;
   experiment_.model->zero_grad();
-  batch_score_ = accumulate_gradients(*experiment_.model, batch, train.accumulation_steps,
-                                      train.seed, step_ + 1, gradient_sum_);
+  DiagnosticsSink sink;
+  const bool is_logged = metrics_ && (step_ + 1) % train.log_every == 0;
+  batch_score_ =
+      accumulate_gradients(*experiment_.model, batch, train.accumulation_steps, train.seed,
+                           step_ + 1, gradient_sum_, is_logged ? &sink : nullptr);
+  batch_summaries_ = sink.summaries();
   learning_rate_ = learning_rate(config_.schedule, config_.optimizer->lr, step_, train.max_steps);
   constexpr double unlimited = std::numeric_limits<double>::infinity();
   experiment_.optimizer->clipped_step(learning_rate_, train.clip_grad_norm.value_or(unlimited),
@@ -380,7 +384,7 @@ void Trainer::log_step(double tokens_per_s) {
        .lr = learning_rate_,
        .grad_norm = grad_norm_,
        .tokens_per_s = tokens_per_s,
-       .share_beyond_resolution = share_beyond_resolution(*experiment_.model),
+       .summaries = batch_summaries_,
        .groups = {}});
 }
 
@@ -410,7 +414,7 @@ void Trainer::log(const MetricsLine& line) {
 void Trainer::log_test(const Evaluation& evaluation) {
   const Score& total = evaluation.total;
   const std::optional<LanguageScore> language = test_language(evaluation);
-  std::vector<AttentionDiagnostics> attention;
+  std::vector<LayerDiagnostics> attention;
   if (config_.eval.diagnostics) {
     const std::int64_t size = config_.train.micro_batch_size();
     attention = diagnose(*experiment_.model, experiment_.task->batch(Split::test, 0, size).inputs,
@@ -424,7 +428,7 @@ void Trainer::log_test(const Evaluation& evaluation) {
        .lr = {},
        .grad_norm = {},
        .tokens_per_s = {},
-       .share_beyond_resolution = evaluation.share_beyond_resolution,
+       .summaries = evaluation.summaries,
        .groups = named_groups(evaluation),
        .attention = std::move(attention)});
   progress_.say(fmt::format("step {}/{}  test loss {:.4f}{}, accuracy {:.2f}%", step_,

@@ -94,6 +94,7 @@ class Trainer {
 
   // Of the last step.
   Score batch_score_;
+  NamedNumbers batch_summaries_;  // of a step that has a line of metrics
   double learning_rate_ = 0;
   double grad_norm_ = 0;  // as last read
 
