@@ -71,6 +71,7 @@ class LanguageModel : public Module {
   LossResult loss(const Tensor& tokens, const Tensor& labels, const ForwardContext& context,
                   double normalizer = 0) const;
 
+  /// Where its parameters lie, and its inputs are copied to.
   Device device() const { return embedding_->weight().device(); }
   std::int64_t vocab_size() const { return vocab_size_; }
   std::int64_t max_seq_len() const { return max_seq_len_; }

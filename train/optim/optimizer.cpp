@@ -149,21 +149,19 @@ void AdamWOptions::describe(Schema& schema) {
 }
 
 std::unique_ptr<Optimizer> AdamWOptions::build(ParameterArena arena, Shard shard) const {
-  validate_option_values(*this, "adamw");
+  validate_options(*this, "adamw");
   return std::make_unique<AdamW>(std::move(arena), shard, *this);
 }
 
 void SgdOptions::describe(Schema& schema) {
   describe_common(schema, *this);
   schema.field("momentum", momentum, "0 for plain gradient descent").at_least(0).below(1);
-  schema.field("nesterov", nesterov, "Nesterov's momentum");
-  schema.check("nesterov", [this] {
-    if (nesterov && momentum == 0) throw ConfigError("needs a momentum above 0");
-  });
+  schema.field("nesterov", nesterov, "Nesterov's momentum")
+      .only_if([this] { return momentum > 0; }, "momentum: > 0");
 }
 
 std::unique_ptr<Optimizer> SgdOptions::build(ParameterArena arena, Shard shard) const {
-  validate_option_values(*this, "sgd");
+  validate_options(*this, "sgd");
   return std::make_unique<Sgd>(std::move(arena), shard, *this);
 }
 

@@ -62,7 +62,7 @@ StepBatch prepare_step(const Batch& batch, std::int64_t micro_batches, const Lan
 }
 
 StepScore accumulate_gradients(LanguageModel& model, const StepBatch& batch, std::uint64_t seed,
-                               std::int64_t step, GradientSum& ranks) {
+                               std::int64_t step, GradientSum& ranks, DiagnosticsSink* sink) {
   Communicator& communicator = ranks.communicator();
   std::array<double, 2> counts = {static_cast<double>(batch.n_labels),
                                   static_cast<double>(batch.n_scored)};
@@ -71,11 +71,13 @@ StepScore accumulate_gradients(LanguageModel& model, const StepBatch& batch, std
                   std::llround(counts[1])};
   const auto n_parts = static_cast<std::uint64_t>(batch.parts.size());
   for (std::uint64_t i = 0; i < n_parts; ++i) {
-    if (i + 1 == n_parts) ranks.start();
+    const bool is_last = i + 1 == n_parts;
+    if (is_last) ranks.start();
     const auto part = static_cast<std::uint64_t>(communicator.rank()) * n_parts + i;
     const RngKey rng{seed, stream_id("forward", static_cast<std::uint64_t>(step), part)};
-    const LossResult result = model.loss(batch.parts[i].tokens, batch.parts[i].labels,
-                                         {.training = true, .rng = rng}, counts[0]);
+    const ForwardContext context{.training = true, .rng = rng, .sink = is_last ? sink : nullptr};
+    const auto& [tokens, labels] = batch.parts[i];
+    const LossResult result = model.loss(tokens, labels, context, counts[0]);
     score.sums.add_(result.sums);
     backward(result.loss);
   }

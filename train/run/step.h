@@ -42,9 +42,11 @@ struct StepScore {
 /// Adds the gradient of the mean loss over all labelled positions of all ranks to the parameters:
 /// the result is that of one whole batch up to rounding, however the labels are spread over parts
 /// and ranks. Dropout depends on (seed, step, part). `step` counts from 1, the first. Nothing is
-/// read back from the device: a loss that is not finite leaves such gradients.
+/// read back from the device: a loss that is not finite leaves such gradients. `sink` takes what
+/// the layers say about the last part of this rank.
 StepScore accumulate_gradients(LanguageModel& model, const StepBatch& batch, std::uint64_t seed,
-                               std::int64_t step, GradientSum& ranks);
+                               std::int64_t step, GradientSum& ranks,
+                               DiagnosticsSink* sink = nullptr);
 /// Reads the score of the whole batch, the same on every rank, and waits for the device to have it.
 /// Throws TrainingDiverged, naming the step, where the loss is not finite.
 Score read_score(const StepScore& score, const LanguageModel& model, std::int64_t step,

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-namespace mobius {
+namespace mobius::arena_test {
 namespace {
 
 constexpr std::int64_t kUnit = 64;  // elements of f32 in 256 bytes
@@ -96,4 +96,4 @@ TEST(ParameterArena, RefusesParametersOfSeveralTypes) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::arena_test

@@ -267,8 +267,10 @@ TEST(Evaluate, DoesNotDependOnTheBatchSize) {
   const Evaluation other = evaluate(*experiment.model, *experiment.task, 3);
   EXPECT_NEAR(one.total.loss(), other.total.loss(), 1e-6);
   EXPECT_EQ(one.total.n_correct, other.total.n_correct);
-  ASSERT_TRUE(one.share_beyond_resolution.has_value());
-  EXPECT_NEAR(*one.share_beyond_resolution, *other.share_beyond_resolution, 1e-9);
+  ASSERT_EQ(one.summaries.size(), 1u);
+  ASSERT_EQ(other.summaries.size(), 1u);
+  EXPECT_EQ(one.summaries[0].first, "share_beyond_resolution");
+  EXPECT_NEAR(one.summaries[0].second, other.summaries[0].second, 1e-9);
 }
 
 // ---- numbers that are not finite
