@@ -11,6 +11,7 @@
 #include "nn/attention/sparse.h"
 #include "nn/attention/w2.h"
 #include "nn/language_model.h"
+#include "tests/device.h"
 
 namespace mobius::golden {
 
@@ -61,13 +62,13 @@ std::unique_ptr<AttentionOptions> options_of(const std::string& kind) {
 // An attention layer without biases; its initial values are about to be overwritten.
 std::shared_ptr<Attention> build_layer(const AttentionOptions& options, const Arguments& a,
                                        Positions positions) {
-  return options.build(
-      {.d_model = a["x"].size(-1),
-       .n_heads = a.integer("n_heads"),
-       .bias = false,
-       .positions = positions,
-       .max_distance = a.has("rel") ? (a["rel"].size(0) - 1) / 2 : 1,
-       .init = Initializer(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(), Device{})});
+  return options.build({.d_model = a["x"].size(-1),
+                        .n_heads = a.integer("n_heads"),
+                        .bias = false,
+                        .positions = positions,
+                        .max_distance = a.has("rel") ? (a["rel"].size(0) - 1) / 2 : 1,
+                        .init = Initializer(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(),
+                                            testing::device())});
 }
 
 // ---- parts
@@ -85,7 +86,7 @@ Outputs run_layer_norm(Arguments& a) {
 }
 
 Outputs run_swiglu(Arguments& a) {
-  const Initializer init(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(), Device{});
+  const Initializer init(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(), testing::device());
   const SwigluMlp mlp(init, {.d_model = a["w_gate"].size(1),
                              .d_ff = a["w_gate"].size(0),
                              .bias = false,
@@ -136,7 +137,7 @@ Outputs run_jspace_embed(Arguments& a) {
 Outputs run_resolution_limit(Arguments& a) {
   const double s = kernel_of(a, a.integer("d")).s;
   const double limit = resolution_limit(a.number("delta"), a.number("n"), s);
-  return {{"r_n", Variable(Tensor::full({1}, limit, a.dtype()))}};
+  return {{"r_n", Variable(placed::full({1}, limit, a.dtype()))}};
 }
 
 // ---- attention
@@ -224,7 +225,8 @@ Outputs run_language_model(Arguments& a) {
   options.bias = false;
   options.tied_head = false;
   const LanguageModel model(options, *options_of(a.text("kind")), a.integer("vocab"),
-                            a.tensor("tokens").size(1), /*init_seed=*/0, a.dtype());
+                            a.tensor("tokens").size(1), /*init_seed=*/0, a.dtype(),
+                            testing::device());
 
   a.load("embed", parameter_of(model, "embedding.weight"));
   a.load("final_norm_weight", parameter_of(model, "final_norm.weight"));

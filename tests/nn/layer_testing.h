@@ -2,6 +2,7 @@
 #pragma once
 
 #include "nn/attention/attention.h"
+#include "tests/device.h"
 
 namespace mobius::testing {
 
@@ -13,7 +14,7 @@ inline AttentionContext layer_context(std::int64_t d_model, std::int64_t n_heads
           .positions = positions,
           .rope_base = 100,
           .max_distance = 3,
-          .init = Initializer(/*seed=*/9, /*std=*/0.4, /*orthogonal=*/false, DType::f64, {})};
+          .init = Initializer(/*seed=*/9, /*std=*/0.4, /*orthogonal=*/false, DType::f64, device())};
 }
 
 }  // namespace mobius::testing

@@ -18,7 +18,7 @@ using testing::normal;
 class Refusals : public ::testing::Test {
  protected:
   const Variable q{normal({1, 2, 3, 4}, 1)}, k{normal({1, 2, 5, 4}, 2)}, v{normal({1, 2, 5, 3}, 3)};
-  const Variable alpha{Tensor::ones({2, 1, 1}, DType::f64)};
+  const Variable alpha{placed::ones({2, 1, 1}, DType::f64)};
   const AttentionExtras biased{.distance_bias = Variable(normal({2, 7}, 4))};
   const AttentionExtras dropped{.dropout = 1};
   const ConformalKernel newton = conformal_kernel(ConformalWeight::newton, 4);
@@ -58,7 +58,7 @@ TEST_F(Refusals, OfConformalAttention) {
 // The composed form is refused as the fused one is.
 TEST_F(Refusals, OfExplicitWeights) {
   const BallPoints points = embed_in_ball(q, k, alpha, newton.s);
-  const Variable t(Tensor::zeros({1, 2, 3}, DType::f64));
+  const Variable t(placed::zeros({1, 2, 3}, DType::f64));
   AttentionCall call{.spec = {.score = ScoreMap::conformal},
                      .inputs = {.q = points.qhat, .k = points.zeta, .v = {}, .sharpness = t}};
   EXPECT_NO_THROW(attention_weights(call));
@@ -85,7 +85,7 @@ TEST_F(Refusals, OfSoftmaxAndItsRelatives) {
 }
 
 TEST_F(Refusals, OfGaussians) {
-  const Variable flat(Tensor::ones({2}, DType::f64)), three(Tensor::ones({3, 1, 1}, DType::f64));
+  const Variable flat(placed::ones({2}, DType::f64)), three(placed::ones({3, 1, 1}, DType::f64));
   expect_error<ShapeError>([&] { w2_attention(q, k, v, flat, {}); }, "tau [2]");
   expect_error<ShapeError>([&] { w2_weights(q, k, three, {}); }, "tau [3, 1, 1]");
   expect_error<Error>([&] { w2_attention(q, k, v, alpha, {}, -10.0); }, "rope_base");
@@ -106,7 +106,8 @@ TEST_F(Refusals, OfFeatures) {
 TEST_F(Refusals, OfPositions) {
   for (const std::int64_t heads : {0, -1}) {
     expect_error<Error>([&] { alibi_slopes(heads); }, "at least 1 head");
-    expect_error<Error>([&] { alibi_bias(heads, 2, 2, DType::f64, {}); }, "at least 1 head");
+    expect_error<Error>([&] { alibi_bias(heads, 2, 2, DType::f64, testing::device()); },
+                        "at least 1 head");
   }
   expect_error<ShapeError>([&] { relative_bias(alpha, 2, 2, 2); }, "relative_bias");
 }

@@ -22,7 +22,7 @@ TYPED_TEST(CrossEntropy, LossGradientAndPrediction) {
     const std::vector<std::int32_t> labels{0, static_cast<std::int32_t>(v - 1), ignored_label,
                                            static_cast<std::int32_t>(v / 2), 0};
     const std::vector<T> x = logits.to_vector<T>();
-    const CrossEntropyResult result = cross_entropy(logits.clone(), Tensor::from(labels, {5}));
+    const CrossEntropyResult result = cross_entropy(logits.clone(), placed::from(labels, {5}));
     const std::vector<double> losses = result.losses.to_vector<double>();
     const std::vector<std::int64_t> predictions = result.predictions.to_vector<std::int64_t>();
     const std::vector<T> grad = result.grad_logits.to_vector<T>();
@@ -51,8 +51,8 @@ TYPED_TEST(CrossEntropy, FirstOfEqualLogitsIsPredicted) {
   for (const std::int64_t first : {0, 5, 16, 30}) {
     std::vector<T> values(33, T{-1});
     values[static_cast<std::size_t>(first)] = values[31] = values[32] = T{2};
-    const auto result = cross_entropy(Tensor::from(values, {1, 33}),
-                                      Tensor::from(std::vector<std::int64_t>{ignored_label}, {1}));
+    const auto result = cross_entropy(placed::from(values, {1, 33}),
+                                      placed::from(std::vector<std::int64_t>{ignored_label}, {1}));
     EXPECT_EQ(result.predictions.item(), static_cast<double>(first));
     EXPECT_EQ(result.losses.item(), 0);
     EXPECT_EQ(result.grad_logits.template to_vector<T>(), std::vector<T>(33, T{0}));
@@ -61,8 +61,8 @@ TYPED_TEST(CrossEntropy, FirstOfEqualLogitsIsPredicted) {
 
 TYPED_TEST(CrossEntropy, HugeLogits) {
   using T = TypeParam;
-  const auto result = cross_entropy(Tensor::from(std::vector<T>{T(1e4), T(-1e4), T(0)}, {1, 3}),
-                                    Tensor::from(std::vector<std::int64_t>{1}, {1}));
+  const auto result = cross_entropy(placed::from(std::vector<T>{T(1e4), T(-1e4), T(0)}, {1, 3}),
+                                    placed::from(std::vector<std::int64_t>{1}, {1}));
   EXPECT_EQ(result.losses.item(), 2e4);
   EXPECT_EQ(result.grad_logits.template to_vector<T>(), (std::vector<T>{T(1), T(-1), T(0)}));
 }
@@ -72,8 +72,8 @@ TYPED_TEST(CrossEntropy, NaNReachesTheLoss) {
   for (const std::size_t at : {0u, 4u, 18u}) {
     std::vector<T> values = testing::random_values<T>(19, -1, 1, 1);
     values[at] = std::numeric_limits<T>::quiet_NaN();
-    const auto result = cross_entropy(Tensor::from(values, {1, 19}),
-                                      Tensor::from(std::vector<std::int64_t>{3}, {1}));
+    const auto result = cross_entropy(placed::from(values, {1, 19}),
+                                      placed::from(std::vector<std::int64_t>{3}, {1}));
     EXPECT_TRUE(std::isnan(result.losses.item())) << at;
   }
 }
@@ -84,7 +84,7 @@ TYPED_TEST(CrossEntropy, SameBitsForEveryThreadCount) {
   std::vector<std::int64_t> labels(64);
   for (std::size_t r = 0; r < 64; ++r)
     labels[r] = r % 5 ? static_cast<std::int64_t>(r) : ignored_label;
-  const Tensor label_tensor = Tensor::from(labels, {64});
+  const Tensor label_tensor = placed::from(labels, {64});
   testing::expect_same_for_every_thread_count<double>(
       [&] { return cross_entropy(logits.clone(), label_tensor).losses; });
   testing::expect_same_for_every_thread_count<T>(
