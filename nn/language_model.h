@@ -65,7 +65,7 @@ class LanguageModel : public Module {
   LossResult loss(const Tensor& tokens, const Tensor& labels, const ForwardContext& context,
                   double normalizer = 0) const;
 
-  /// Where the parameters lie; tokens and labels have to be there as well.
+  /// Where its parameters lie, and its inputs are expected.
   Device device() const { return embedding_->weight().device(); }
   std::int64_t vocab_size() const { return vocab_size_; }
   std::int64_t max_seq_len() const { return max_seq_len_; }

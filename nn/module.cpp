@@ -71,7 +71,8 @@ void Module::to(Device device) {
   for (NamedBuffer& buffer : buffers()) buffer.value.move_to(device);
 }
 
-Variable Module::register_parameter(std::string name, Tensor initial) {
+Variable Module::register_parameter(std::string name, Tensor initial, bool is_trained) {
+  if (!is_trained) return Variable(register_buffer(std::move(name), std::move(initial)));
   return share_parameter(std::move(name), Variable(std::move(initial), /*requires_grad=*/true));
 }
 

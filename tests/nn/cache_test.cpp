@@ -103,16 +103,19 @@ TEST(CacheOfSparse, SeesThePatternFromWhereTheQueryStands) {
 // A variant without a cache of its own.
 class Plain final : public Attention {
  public:
-  Variable forward(const Variable& x, const AttentionMask& mask, const ForwardContext&) override {
+  Variable forward(const Variable& x, const AttentionMask& mask,
+                   const ForwardContext&) const override {
     return matmul(masked_softmax(matmul(x, transpose(x, -1, -2)), 0.3, mask), x);
   }
-  AttentionDiagnostics diagnostics() const override { return {}; }
 };
 
 class PlainOptions final : public AttentionOptions {
  public:
+  std::string kind() const override { return "plain"; }
   void describe(Schema&) override {}
-  std::shared_ptr<Attention> build(const AttentionContext&) const override {
+
+ protected:
+  std::shared_ptr<Attention> make(const AttentionContext&) const override {
     return std::make_shared<Plain>();
   }
 };

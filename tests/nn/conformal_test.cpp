@@ -26,10 +26,11 @@ TEST(Conformal, WeightsOfNoneNeverExceedOne) {
   const Variable one(placed::ones({1, 1, n, 1}));
   for (const double length : {1e-3, 1.0, 1e2, 1e3, 1e4, 1e5, 1e7}) {
     // Each query in the direction of its key, where rounding may carry the cosine past 1.
-    const Tensor weights = conformal_attention(Variable(scale(k, length)), Variable(k), one, one,
-                                               conformal_kernel(ConformalWeight::newton, d),
-                                               ConformalNormalize::none, own_key(n))
-                               .data();
+    const HeadInputs in{
+        .q = Variable(scale(k, length)), .k = Variable(k), .v = one, .mask = own_key(n)};
+    const ConformalKernel newton = conformal_kernel(ConformalWeight::newton, d);
+    const Tensor weights =
+        attention(conformal_call(in, one, newton, ConformalNormalize::none)).data();
     for (const double weight : weights.to_vector<double>()) {
       EXPECT_LE(weight, 1) << length;
       EXPECT_GE(weight, 0) << length;
@@ -42,9 +43,9 @@ TEST(Conformal, AnalyticWeightsAreCappedAtTheExponentialOf80WithoutGradient) {
     const Tensor key = normal({1, 1, 1, 64}, 1, 1, dtype);
     const Variable q(scale(key, 1e7), true), k(key, true), alpha(placed::ones({1}, dtype), true),
         v(placed::ones({1, 1, 1, 1}, dtype), true);
-    const Variable out =
-        conformal_attention(q, k, v, alpha, conformal_kernel(ConformalWeight::newton, 64),
-                            ConformalNormalize::analytic, {});
+    const Variable out = attention(conformal_call({.q = q, .k = k, .v = v}, alpha,
+                                                  conformal_kernel(ConformalWeight::newton, 64),
+                                                  ConformalNormalize::analytic));
     EXPECT_NEAR(out.item() / std::exp(80.0), 1, 1e-5);
     backward(out);
     for (const Variable& input : {q, k, alpha}) EXPECT_EQ(sum_of_squares(input.grad()), 0);
@@ -62,9 +63,9 @@ TEST(Conformal, AnalyticWeightsSumToOneOnTheMeanOverTheSphere) {
     const ConformalKernel kernel = weight == ConformalWeight::custom
                                        ? conformal_kernel(weight, d, 2.0)
                                        : conformal_kernel(weight, d);
-    EXPECT_NEAR(
-        conformal_attention(q, k, v, alpha, kernel, ConformalNormalize::analytic, {}).item(), 1,
-        0.01);
+    const AttentionCall call =
+        conformal_call({.q = q, .k = k, .v = v}, alpha, kernel, ConformalNormalize::analytic);
+    EXPECT_NEAR(attention(call).item(), 1, 0.01);
   }
 }
 
@@ -103,21 +104,27 @@ TEST(ConformalLayer, StartsAtTheGivenAlphaAndMayKeepIt) {
 TEST(ConformalLayer, CountsQueriesBeyondTheResolutionLimit) {
   ConformalOptions options;
   const Variable x(normal({2, 4, 8}, 4));
+  const auto pass = [&x](const Attention& layer) {
+    DiagnosticsSink sink;
+    layer.forward(x, causal(), {.sink = &sink});
+    return sink;
+  };
+  const auto share = [&](const Attention& layer) {
+    const NamedNumbers summaries = pass(layer).summaries();
+    EXPECT_EQ(summaries.size(), 1u);
+    EXPECT_EQ(summaries.at(0).first, "share_beyond_resolution");
+    return summaries.at(0).second;
+  };
   options.alpha = 1e-6;  // only the first query is beyond: with one key the limit is 0
-  const auto blunt = options.build(layer_context(8, 2));
-  EXPECT_LT(blunt->share_beyond_resolution(), 0) << "before the first forward pass";
-  blunt->forward(x, causal(), {});
-  EXPECT_DOUBLE_EQ(blunt->share_beyond_resolution(), 0.25);
+  EXPECT_DOUBLE_EQ(share(*options.build(layer_context(8, 2))), 0.25);
   options.alpha = 1e6;
   const auto sharp = options.build(layer_context(8, 2));
-  EXPECT_TRUE(sharp->diagnostics().beyond_resolution.empty()) << "before the first forward pass";
-  sharp->forward(x, causal(), {});
-  EXPECT_DOUBLE_EQ(sharp->share_beyond_resolution(), 1);
+  EXPECT_DOUBLE_EQ(share(*sharp), 1);
   // One head blunt, one sharp.
   testing::parameter_of(*sharp, "raw_alpha").mutable_data().slice(0, 0, 1).fill(-14);
-  sharp->forward(x, causal(), {});
-  EXPECT_EQ(sharp->diagnostics().beyond_resolution, (std::vector<double>{0.25, 1}));
-  EXPECT_DOUBLE_EQ(sharp->share_beyond_resolution(), 0.625);
+  EXPECT_EQ(testing::told(pass(*sharp), "beyond_resolution"), (std::vector<double>{0.25, 1}));
+  EXPECT_DOUBLE_EQ(share(*sharp), 0.625);
+  EXPECT_TRUE(pass(*SoftmaxOptions().build(layer_context(8, 2))).summaries().empty());
 }
 
 }  // namespace

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <memory>
 #include <span>
+#include <sstream>
+#include <string>
 
 #include "core/cpu/simd/flush_to_zero.h"
 #include "train/run/step.h"
@@ -18,77 +19,93 @@ struct TestResult {
   Score score;
   int group = 0;
   std::int64_t n_sequences = 0;
-  std::optional<double> share_beyond_resolution;
+  NamedNumbers summaries;
 };
 
 TestResult test_batch(const LanguageModel& model, const Batch& batch) {
-  return {score_of(model.loss(batch.inputs, batch.labels, {}), batch), batch.group,
-          batch.inputs.size(0), share_beyond_resolution(model)};
+  DiagnosticsSink sink;
+  const LossResult loss = model.loss(batch.inputs, batch.labels, {.sink = &sink});
+  return {score_of(loss, batch), batch.group, batch.inputs.size(0), sink.summaries()};
 }
 
-constexpr std::size_t test_numbers = 8;
+// The names of the summaries, the same on every rank, also on one that has no batch at all: the
+// root always has one.
+std::vector<std::string> names_of(const std::optional<TestResult>& own,
+                                  Communicator& communicator) {
+  std::string lines;
+  if (own) {
+    for (const auto& [name, value] : own->summaries) lines += name + "\n";
+  }
+  std::istringstream all(communicator.broadcast(lines));
+  std::vector<std::string> names;
+  for (std::string name; std::getline(all, name);) names.push_back(name);
+  return names;
+}
+
+constexpr std::size_t counted_numbers = 6;
 
 void write(const TestResult& result, std::span<double> row) {
   const Score& score = result.score;
-  const std::array<double, test_numbers> numbers = {score.loss_sum,
-                                                    static_cast<double>(score.n_labels),
-                                                    static_cast<double>(score.n_correct),
-                                                    static_cast<double>(score.n_scored),
-                                                    static_cast<double>(result.group),
-                                                    static_cast<double>(result.n_sequences),
-                                                    result.share_beyond_resolution ? 1.0 : 0.0,
-                                                    result.share_beyond_resolution.value_or(0)};
+  const std::array<double, counted_numbers> numbers = {score.loss_sum,
+                                                       static_cast<double>(score.n_labels),
+                                                       static_cast<double>(score.n_correct),
+                                                       static_cast<double>(score.n_scored),
+                                                       static_cast<double>(result.group),
+                                                       static_cast<double>(result.n_sequences)};
   std::copy(numbers.begin(), numbers.end(), row.begin());
+  if (result.summaries.size() != row.size() - counted_numbers)
+    throw Error("evaluation: the layers told {} summaries, and {} of the first batch",
+                result.summaries.size(), row.size() - counted_numbers);
+  std::transform(result.summaries.begin(), result.summaries.end(), row.begin() + counted_numbers,
+                 [](const auto& summary) { return summary.second; });
 }
 
-TestResult read(std::span<const double> row) {
+TestResult read(std::span<const double> row, const std::vector<std::string>& names) {
   TestResult result;
   result.score = {row[0], std::llround(row[1]), std::llround(row[2]), std::llround(row[3])};
   result.group = static_cast<int>(row[4]);
   result.n_sequences = std::llround(row[5]);
-  if (row[6] > 0) result.share_beyond_resolution = row[7];
+  for (std::size_t i = 0; i < names.size(); ++i)
+    result.summaries.emplace_back(names[i], row[counted_numbers + i]);
   return result;
 }
 
 // Every rank gets the results of all: those of rank r in place r, where it has one. Sums with
 // zeros are exact.
 std::vector<TestResult> exchange(const std::optional<TestResult>& own, std::int64_t count,
+                                 const std::vector<std::string>& names,
                                  Communicator& communicator) {
-  std::vector<double> rows(static_cast<std::size_t>(communicator.size()) * test_numbers);
-  const auto row_of = [&rows](std::int64_t rank) {
-    return std::span(rows).subspan(static_cast<std::size_t>(rank) * test_numbers, test_numbers);
+  const std::size_t width = counted_numbers + names.size();
+  std::vector<double> rows(static_cast<std::size_t>(communicator.size()) * width);
+  const auto row_of = [&rows, width](std::int64_t rank) {
+    return std::span(rows).subspan(static_cast<std::size_t>(rank) * width, width);
   };
   if (own) write(*own, row_of(communicator.rank()));
   communicator.sum(rows);
   std::vector<TestResult> results;
-  for (std::int64_t rank = 0; rank < count; ++rank) results.push_back(read(row_of(rank)));
+  for (std::int64_t rank = 0; rank < count; ++rank) results.push_back(read(row_of(rank), names));
   return results;
+}
+
+void add(const TestResult& result, Evaluation& evaluation) {
+  evaluation.total += result.score;
+  evaluation.groups.at(static_cast<std::size_t>(result.group)) += result.score;
+  evaluation.summaries.resize(result.summaries.size());
+  for (std::size_t i = 0; i < result.summaries.size(); ++i) {
+    const auto& [name, value] = result.summaries[i];
+    evaluation.summaries[i].first = name;
+    evaluation.summaries[i].second += value * static_cast<double>(result.n_sequences);
+  }
 }
 
 }  // namespace
 
-std::optional<double> share_beyond_resolution(const LanguageModel& model) {
-  double sum = 0;
-  int layers = 0;
-  for (const std::shared_ptr<Attention>& attention : model.attentions()) {
-    const double share = attention->share_beyond_resolution();
-    if (share < 0) continue;
-    sum += share;
-    ++layers;
-  }
-  if (layers == 0) return std::nullopt;
-  return sum / layers;
-}
-
-std::vector<AttentionDiagnostics> diagnose(const LanguageModel& model, const Tensor& tokens,
-                                           Diagnosis diagnosis) {
+std::vector<LayerDiagnostics> diagnose(const LanguageModel& model, const Tensor& tokens,
+                                       Diagnosis diagnosis) {
   const NoGradGuard no_grad;
-  ForwardContext context;
-  context.diagnosis = diagnosis;
-  model.hidden(tokens, context);
-  std::vector<AttentionDiagnostics> layers;
-  for (const auto& attention : model.attentions()) layers.push_back(attention->diagnostics());
-  return layers;
+  DiagnosticsSink sink(diagnosis);
+  model.hidden(tokens, {.sink = &sink});
+  return sink.layers();
 }
 
 Evaluation evaluate(const LanguageModel& model, const Task& task, std::int64_t batch_size) {
@@ -104,7 +121,7 @@ std::optional<Evaluation> evaluate(const LanguageModel& model, const Task& task,
   const FlushToZero flush;
   Evaluation evaluation;
   evaluation.groups.resize(task.groups().size());
-  double share_sum = 0;
+  std::vector<std::string> names;
   std::int64_t n_sequences = 0;
   const auto n_batches = static_cast<std::int64_t>(task.test_batches(batch_size));
   for (std::int64_t first = 0; first < n_batches; first += communicator.size()) {
@@ -115,18 +132,14 @@ std::optional<Evaluation> evaluate(const LanguageModel& model, const Task& task,
       own =
           test_batch(model, task.batch(Split::test, static_cast<std::uint64_t>(mine), batch_size));
     }
+    if (first == 0) names = names_of(own, communicator);
     const std::int64_t count = std::min<std::int64_t>(communicator.size(), n_batches - first);
-    for (const TestResult& result : exchange(own, count, communicator)) {
-      evaluation.total += result.score;
-      evaluation.groups.at(static_cast<std::size_t>(result.group)) += result.score;
-      if (!result.share_beyond_resolution) continue;
-      share_sum += *result.share_beyond_resolution * static_cast<double>(result.n_sequences);
+    for (const TestResult& result : exchange(own, count, names, communicator)) {
+      add(result, evaluation);
       n_sequences += result.n_sequences;
     }
   }
-  if (n_sequences > 0) {
-    evaluation.share_beyond_resolution = share_sum / static_cast<double>(n_sequences);
-  }
+  for (auto& [name, value] : evaluation.summaries) value /= static_cast<double>(n_sequences);
   return evaluation;
 }
 

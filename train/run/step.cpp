@@ -86,24 +86,27 @@ Score score_of(const LossResult& result, const Batch& batch) {
 Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
                            std::uint64_t seed, std::int64_t step) {
   OneRank alone;
-  GradientSum nothing(alone, {}, 0);
+  const ParameterArena none({});
+  GradientSum nothing(alone, none);
   return accumulate_gradients(model, batch, micro_batches, seed, step, nothing);
 }
 
 // A loss that is not finite is first made known to all ranks, and then thrown by all of them.
 Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
-                           std::uint64_t seed, std::int64_t step, GradientSum& ranks) {
+                           std::uint64_t seed, std::int64_t step, GradientSum& ranks,
+                           DiagnosticsSink* sink) {
   Communicator& communicator = ranks.communicator();
   std::array<double, 1> n_labels = {static_cast<double>(count_labels(batch.labels))};
   communicator.sum(n_labels);
   Score score;
   for (std::int64_t i = 0; i < micro_batches; ++i) {
-    if (i == micro_batches - 1) ranks.start();
+    const bool is_last = i == micro_batches - 1;
+    if (is_last) ranks.start();
     const Batch part = part_of(batch, share_of(batch.inputs.size(0), i, micro_batches));
     const auto index = static_cast<std::uint64_t>(communicator.rank() * micro_batches + i);
     const RngKey rng{seed, stream_id("forward", static_cast<std::uint64_t>(step), index)};
-    const LossResult result =
-        model.loss(part.inputs, part.labels, {.training = true, .rng = rng}, n_labels[0]);
+    const ForwardContext context{.training = true, .rng = rng, .sink = is_last ? sink : nullptr};
+    const LossResult result = model.loss(part.inputs, part.labels, context, n_labels[0]);
     score += score_of(result, part);
     if (!std::isfinite(result.loss_sum)) break;
     backward(result.loss);
@@ -114,14 +117,14 @@ Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_
   return score;
 }
 
-double finite_gradient_norm(const std::vector<TrainedParameter>& parameters, std::int64_t step) {
-  const double norm = gradient_norm(parameters);
-  if (std::isfinite(norm)) return norm;
-  for (const TrainedParameter& parameter : parameters) {
-    if (!parameter.value.grad().defined() || is_finite(parameter.value.grad())) continue;
-    throw TrainingDiverged("step {}: the gradient of '{}' is not finite", step, parameter.name);
+double finite_gradient_norm(const Optimizer& optimizer, std::int64_t step) {
+  const GradientNorm norm = optimizer.gradient_norm();
+  if (norm.is_finite) return norm.value;
+  if (!norm.parameter) {
+    throw TrainingDiverged("step {}: the gradient norm is {}", step, printable(norm.value));
   }
-  throw TrainingDiverged("step {}: the gradient norm is {}", step, printable(norm));
+  throw TrainingDiverged("step {}: the gradient of '{}' is not finite", step,
+                         optimizer.parameters()[*norm.parameter].name);
 }
 
 void require_finite_test(const LanguageModel& model, const Score& test, std::int64_t step) {

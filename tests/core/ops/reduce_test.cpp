@@ -86,7 +86,7 @@ TYPED_TEST(Reduce, LongSumsDoNotStall) {
   EXPECT_EQ(this->sum(ones, {1, n, 1}).item(), n);
   EXPECT_EQ(this->sum(ones, {1, n / 64, 64}).template to_vector<double>(),
             std::vector<double>(64, static_cast<double>(n / 64)));
-  EXPECT_EQ(tested.reduce->sum_of_squares(ones), n);
+  EXPECT_EQ(sum_of_squares(ones), n);
 }
 
 TYPED_TEST(Reduce, SumOfSquares) {
@@ -95,12 +95,11 @@ TYPED_TEST(Reduce, SumOfSquares) {
     long double want = 0;
     for (const TypeParam value : v) want += static_cast<long double>(value) * value;
     const double ulps = 4 + std::sqrt(static_cast<double>(n));
-    EXPECT_TRUE(near(tested.reduce->sum_of_squares(testing::misaligned(v)), want, ulps)) << n;
+    EXPECT_TRUE(near(sum_of_squares(testing::misaligned(v)), want, ulps)) << n;
   }
   const TypeParam largest = std::numeric_limits<float>::max();  // its square fits a double
-  EXPECT_NEAR(
-      tested.reduce->sum_of_squares(placed::full({9}, largest, dtype_of<TypeParam>())) / 9e77,
-      1.1579, 0.001);
+  EXPECT_NEAR(sum_of_squares(placed::full({9}, largest, dtype_of<TypeParam>())) / 9e77, 1.1579,
+              0.001);
 }
 
 TYPED_TEST(Reduce, Maxima) {
@@ -180,6 +179,21 @@ TYPED_TEST(Reduce, RunningSums) {
   }
 }
 
+// Each to the bits that it has alone.
+TYPED_TEST(Reduce, SumsOfSquaresOfAList) {
+  std::vector<Tensor> xs = {Tensor(), placed::zeros({0}, dtype_of<TypeParam>())};
+  for (const std::int64_t n : {1, 7, 32768, 32769, 100000}) {
+    xs.push_back(testing::misaligned(
+        testing::random_values<TypeParam>(n, -2, 2, static_cast<std::uint64_t>(n))));
+  }
+  const Tensor sums = placed::full({std::ssize(xs)}, 77, DType::f64);
+  sum_of_squares(xs, sums);
+  const auto got = sums.to_vector<double>();
+  EXPECT_EQ(got[0], 0);
+  EXPECT_EQ(got[1], 0);
+  for (std::size_t i = 2; i < xs.size(); ++i) EXPECT_EQ(got[i], sum_of_squares(xs[i])) << i;
+}
+
 TYPED_TEST(Reduce, ThreadsDoNotMatter) {
   for (const Sizes& s :
        {Sizes{1, 300001, 1}, Sizes{37, 5003, 1}, Sizes{1, 4099, 65}, Sizes{3, 65, 2049}}) {
@@ -188,7 +202,7 @@ TYPED_TEST(Reduce, ThreadsDoNotMatter) {
     testing::expect_same_for_every_thread_count<TypeParam>(
         [&] { return this->cumsum(x, s, true); });
     testing::expect_same_for_every_thread_count<double>(
-        [&] { return placed::full({}, tested.reduce->sum_of_squares(x), DType::f64); });
+        [&] { return placed::full({}, sum_of_squares(x), DType::f64); });
   }
 }
 

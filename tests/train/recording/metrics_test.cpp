@@ -56,8 +56,10 @@ TEST(MetricsLog, WritesWhatHeadsSayLayerByLayer) {
   const TemporaryFolder folder;
   MetricsLog log(folder / "metrics.jsonl", 0, 0);
   MetricsLine line = line_at(1);
-  line.attention = {{.entropy = {1.5, 2}, .alpha = {3, 4}, .tau = {}, .beyond_resolution = {0, 1}},
-                    {.tau = {5}}};
+  line.attention = {{.values = {{"entropy", {1.5, 2}},
+                                {"alpha", {3, 4}},
+                                {"beyond_resolution", {0, 1}, "share"}}},
+                    {.values = {{"tau", {5}}}}};
   log.write(line);
   const Json layers = Json::parse(lines_of(read_text(folder / "metrics.jsonl")).at(0))["attention"];
   ASSERT_EQ(layers.size(), 2u);
