@@ -50,6 +50,8 @@ struct Backend {
   /// Whether bf16 operands make products faster here. Elsewhere they give the same but for
   /// rounding.
   bool has_bf16_products = false;
+  /// Whether the host reads a tensor without waiting for work that was queued.
+  bool reads_are_free = false;
 
   CopyKernels* copy = nullptr;
   RandomKernels* random = nullptr;

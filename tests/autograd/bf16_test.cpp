@@ -133,17 +133,14 @@ TEST(Bf16, HeadEqualsItsComposedForm) {
   const LossResult result = linear_cross_entropy(head.hidden, head.weight, head.labels, 0, kBf16);
   backward(result.loss);
 
-  std::vector<std::int64_t> labels;
-  for (const std::int64_t i : result.positions.to_vector<std::int64_t>())
-    labels.push_back(head.labels.to_vector<std::int64_t>()[static_cast<std::size_t>(i)]);
-  const auto n = static_cast<std::int64_t>(labels.size());
-  const Tensor rows = gather_rows(head.hidden.data(), result.positions);
+  const Labels labels("test", head.labels, 300);
+  const Tensor rows = gather_rows(head.hidden.data(), labels.positions());
   const CrossEntropyResult composed = cross_entropy(
-      linear(rows.to(DType::bf16), head.weight.data().to(DType::bf16)), placed::from(labels, {n}));
+      linear(rows.to(DType::bf16), head.weight.data().to(DType::bf16)), labels);
   const Tensor grad_logits = rounded(composed.grad_logits);
-  const double count = static_cast<double>(n);
-  EXPECT_NEAR(result.loss_sum, sum(composed.losses).item(), 1e-9 * result.loss_sum);
-  EXPECT_LT(distance(gather_rows(head.hidden.grad(), result.positions),
+  const double count = static_cast<double>(labels.count());
+  EXPECT_NEAR(result.loss_sum(), sum(composed.losses).item(), 1e-9 * result.loss_sum());
+  EXPECT_LT(distance(gather_rows(head.hidden.grad(), labels.positions()),
                      scale(matmul(grad_logits, rounded(head.weight.data())), 1 / count)),
             kSame);
   EXPECT_LT(distance(head.weight.grad(),
@@ -175,7 +172,7 @@ TEST(Bf16, HeadGradientOverManyChunksIsThatOfF64) {
   const Variable weight(head.weight.data().to(DType::f64), true);
   const LossResult exact = linear_cross_entropy(hidden, weight, head.labels);
   backward(exact.loss);
-  EXPECT_NEAR(result.loss_sum / exact.loss_sum, 1, 1e-4);
+  EXPECT_NEAR(result.loss_sum() / exact.loss_sum(), 1, 1e-4);
   // Three roundings of 2^-9 / sqrt(3) each, and independent.
   EXPECT_LT(distance(head.weight.grad(), weight.grad()), 4e-3);
   EXPECT_LT(distance(head.hidden.grad(), hidden.grad()), 4e-3);

@@ -166,6 +166,37 @@ TEST(LinearCrossEntropy, EqualsTheComposedLossWithoutFullLogits) {
   EXPECT_LT(distance(w1.grad(), w2.grad()), 1e-12);
 }
 
+// Its factor is a number on the device, which nobody reads; only the 1 by default is known.
+TEST(LinearCrossEntropy, GradientTakesTheFactorOfItsLoss) {
+  const auto gradients = [](double factor, const Tensor& grad_root) {
+    const Variable h(placed::ones({3, 2}, DType::f64), true);
+    const Variable w(placed::arange(10).to(DType::f64).reshape({5, 2}), true);
+    const Tensor labels = placed::from(std::vector<std::int64_t>{1, ignored_label, 4}, {3});
+    backward(scale(linear_cross_entropy(h, w, labels).loss, factor), grad_root);
+    std::vector<double> values = h.grad().to_vector<double>();
+    for (const double value : w.grad().to_vector<double>()) values.push_back(value);
+    return values;
+  };
+  std::vector<double> four_times = gradients(1, {});
+  for (double& value : four_times) value *= 4;
+  EXPECT_EQ(gradients(4, {}), four_times);
+  EXPECT_EQ(gradients(2, placed::full({}, 2, DType::f64)), four_times);
+}
+
+TEST(Backward, KnowsTheRootItStartedFrom) {
+  std::vector<bool> is_default;
+  const Variable x(placed::ones({}), true);
+  const Variable y = record("probe", {x}, placed::ones({}), [&](const auto& grads, const auto&) {
+    is_default.push_back(is_default_root(grads[0]));
+    return std::vector<Tensor>{grads[0]};
+  });
+  backward(y, {}, /*retain_graph=*/true);
+  backward(y, placed::ones({}), /*retain_graph=*/true);
+  backward(scale(y, 2), {}, /*retain_graph=*/true);
+  EXPECT_EQ(is_default, (std::vector<bool>{true, false, false}));
+  EXPECT_EQ(x.grad().item(), 4);
+}
+
 TEST(LinearCrossEntropy, NoLabelGivesZeroLossAndZeroGradients) {
   const Variable h(placed::ones({3, 2}), true), w(placed::ones({5, 2}), true);
   const LossResult result =

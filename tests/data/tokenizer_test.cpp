@@ -10,7 +10,6 @@
 #include "data/utf8.h"
 #include "tests/data/foreign_model.h"
 #include "tests/data/some_text.h"
-#include "tests/device.h"
 #include "tests/error_of.h"
 
 namespace mobius::tokenizer_test {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/cpu/simd/flush_to_zero.h"
-#include "train/run/step.h"
+#include "data/prepared_batch.h"
 
 namespace mobius {
 
@@ -23,9 +23,14 @@ struct TestResult {
 };
 
 TestResult test_batch(const LanguageModel& model, const Batch& batch) {
+  const auto [tokens, labels] = prepare(batch, model.vocab_size(), model.device());
   DiagnosticsSink sink;
-  const LossResult loss = model.loss(batch.inputs, batch.labels, {.sink = &sink});
-  return {score_of(loss, batch), batch.group, batch.inputs.size(0), sink.summaries()};
+  const LossResult result = model.loss(tokens, labels, {.sink = &sink});
+  const std::vector<double> sums = result.sums.to_vector<double>();
+  return {{sums[0], labels.count(), std::llround(sums[1]), labels.n_scored()},
+          batch.group,
+          batch.inputs.size(0),
+          sink.summaries()};
 }
 
 // The names of the summaries, the same on every rank, also on one that has no batch at all: the

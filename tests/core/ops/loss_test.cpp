@@ -78,6 +78,44 @@ TYPED_TEST(CrossEntropy, NaNReachesTheLoss) {
   }
 }
 
+// Whoever looks at the gradient alone sees that the loss is not finite.
+TYPED_TEST(CrossEntropy, GradientOfALossThatIsNotFiniteIsNotFinite) {
+  using T = TypeParam;
+  const T infinity = std::numeric_limits<T>::infinity();
+  const auto result = cross_entropy(placed::from(std::vector<T>{T(0), -infinity}, {1, 2}),
+                                    placed::from(std::vector<std::int64_t>{1}, {1}));
+  EXPECT_EQ(result.losses.item(), std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(result.grad_logits.template to_vector<T>()[1]));
+}
+
+TYPED_TEST(CrossEntropy, OfLabelsThatCountIsThatOfTheirRows) {
+  using T = TypeParam;
+  const Tensor logits = random_tensor<T>({4, 7}, 1);
+  const Labels labels("test", placed::from(std::vector<std::int32_t>{-100, 3, 0, -100, 6, 2}, {6}),
+                      7);
+  for (const std::int64_t begin : {0, 2}) {
+    const auto rows = logits.slice(0, begin, begin + 2);
+    const auto result = cross_entropy(rows.clone(), labels, begin);
+    const auto want = cross_entropy(rows.clone(), labels.values().slice(0, begin, begin + 2));
+    EXPECT_EQ(result.losses.template to_vector<double>(),
+              want.losses.template to_vector<double>());
+    EXPECT_EQ(result.grad_logits.template to_vector<T>(),
+              want.grad_logits.template to_vector<T>());
+  }
+  EXPECT_THROW(cross_entropy(random_tensor<T>({4, 8}, 1), labels), ShapeError);
+}
+
+TEST(CountCorrect, CountsScoredPredictionsThatAreRight) {
+  const auto ids = [](const std::vector<std::int64_t>& values) {
+    return placed::from(values, {std::ssize(values)});
+  };
+  const Tensor scored = placed::from(std::vector<std::uint8_t>{1, 1, 1, 0, 1}, {5});
+  const Labels labels("test", ids({4, ignored_label, 5, 6, 0}), 7, scored);
+  EXPECT_EQ(count_correct(ids({4, 2, 6, 0}), labels).item(), 2);
+  EXPECT_EQ(count_correct(ids({6, 0}), labels, 2).item(), 1);
+  EXPECT_EQ(count_correct(ids({}), labels, 4).item(), 0);
+}
+
 TYPED_TEST(CrossEntropy, SameBitsForEveryThreadCount) {
   using T = TypeParam;
   const Tensor logits = random_tensor<T>({64, 1031}, 1);

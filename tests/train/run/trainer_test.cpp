@@ -11,7 +11,6 @@
 
 #include "core/backend.h"
 #include "core/cpu/simd/isa.h"
-#include "tests/device.h"
 #include "tests/hostile_checkpoint.h"
 #include "tests/train/run_fixture.h"
 
