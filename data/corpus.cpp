@@ -127,7 +127,7 @@ Text read_text(const std::vector<DataFile>& files) {
 }
 
 // A character may begin in one file and end in the next, as where a text was split by size.
-void require_utf8(const Text& text) {
+void require_text_is_utf8(const Text& text) {
   const std::size_t at = find_invalid_utf8(text.content);
   if (at == text.content.size()) return;
   std::size_t part = text.parts.size() - 1;
@@ -171,7 +171,7 @@ Texts read_texts(const LmOptions& options, bool are_bytes) {
   const auto read = [&](std::string_view key, const std::vector<DataFile>& named) {
     return about(key, [&] {
       Text text = read_text(named);
-      if (!are_bytes) require_utf8(text);
+      if (!are_bytes) require_text_is_utf8(text);
       std::ranges::move(formats_in(text), std::back_inserter(warnings));
       return std::move(text.content);
     });

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/backend.h"
 #include "core/cpu/rows.h"
+#include "core/ops/attention_mask.h"
 
 namespace mobius {
 

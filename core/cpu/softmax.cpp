@@ -12,9 +12,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/cpu/cpu_backend.h"
+#include "core/cpu/kernels.h"
 #include "core/cpu/key_mask.h"
 #include "core/cpu/simd/softmax-inl.h"
+#include "core/ops/softmax.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -124,41 +125,53 @@ namespace mobius {
 HWY_EXPORT(softmax_rows);
 HWY_EXPORT(softmax_backward_rows);
 
-void CpuBackend::masked_softmax(const Tensor& scores, double scale, const AttentionMask& mask,
-                                const Tensor& weights) {
-  if (scores.numel() == 0) return;
-  const MaskRows mask_rows(mask, scores.shape());
-  const std::int64_t n_k = scores.size(-1);
-  parallel_for(scores.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(softmax_rows)(scores, scale, mask_rows, weights, begin, end);
-  });
-}
+namespace {
 
-void CpuBackend::softmax_backward(const Tensor& weights, const Tensor& grad, double scale,
-                                  const Tensor& grad_scores) {
-  if (weights.numel() == 0) return;
-  const std::int64_t n_k = weights.size(-1);
-  parallel_for(weights.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(softmax_backward_rows)(weights, grad, scale, grad_scores, begin, end);
-  });
-}
+class CpuSoftmax final : public SoftmaxKernels {
+ public:
+  void masked_softmax(const Tensor& scores, double scale, const AttentionMask& mask,
+                      const Tensor& weights) override {
+    if (scores.numel() == 0) return;
+    const MaskRows mask_rows(mask, scores.shape());
+    const std::int64_t n_k = scores.size(-1);
+    parallel_for(scores.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
+      HWY_DYNAMIC_DISPATCH(softmax_rows)(scores, scale, mask_rows, weights, begin, end);
+    });
+  }
 
-void CpuBackend::materialize_mask(const AttentionMask& mask, const Tensor& allowed) {
-  if (allowed.numel() == 0) return;
-  const MaskRows mask_rows(mask, allowed.shape());
-  const std::int64_t n_q = allowed.size(-2), n_k = allowed.size(-1);
-  std::uint8_t* const out = allowed.data<std::uint8_t>();
-  parallel_for(allowed.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const KeyMask keys = mask_rows(row);
-      const std::int64_t position = row % n_q + n_k - n_q;
-      for (std::int64_t j = 0; j < n_k; ++j) {
-        const bool seen = j < keys.visible && (!keys.mask || keys.mask[j * keys.stride] != 0) &&
-                          mask.pattern_sees(position, j);
-        out[row * n_k + j] = seen ? 1 : 0;
+  void softmax_backward(const Tensor& weights, const Tensor& grad, double scale,
+                        const Tensor& grad_scores) override {
+    if (weights.numel() == 0) return;
+    const std::int64_t n_k = weights.size(-1);
+    parallel_for(weights.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
+      HWY_DYNAMIC_DISPATCH(softmax_backward_rows)(weights, grad, scale, grad_scores, begin, end);
+    });
+  }
+
+  void materialize_mask(const AttentionMask& mask, const Tensor& allowed) override {
+    if (allowed.numel() == 0) return;
+    const MaskRows mask_rows(mask, allowed.shape());
+    const std::int64_t n_q = allowed.size(-2), n_k = allowed.size(-1);
+    std::uint8_t* const out = allowed.data<std::uint8_t>();
+    parallel_for(allowed.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const KeyMask keys = mask_rows(row);
+        const std::int64_t position = row % n_q + n_k - n_q;
+        for (std::int64_t j = 0; j < n_k; ++j) {
+          const bool seen = j < keys.visible && (!keys.mask || keys.mask[j * keys.stride] != 0) &&
+                            mask.pattern_sees(position, j);
+          out[row * n_k + j] = seen ? 1 : 0;
+        }
       }
-    }
-  });
+    });
+  }
+};
+
+}  // namespace
+
+SoftmaxKernels& cpu_softmax_kernels() {
+  static CpuSoftmax kernels;
+  return kernels;
 }
 
 }  // namespace mobius

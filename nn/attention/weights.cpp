@@ -5,7 +5,7 @@
 #include <span>
 
 #include "core/error.h"
-#include "core/ops_checks.h"
+#include "core/ops/attention.h"
 
 namespace mobius {
 

@@ -9,7 +9,7 @@
 #include "autograd/ops.h"
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::attention_test {
 namespace {
 
 struct Problem {
@@ -514,4 +514,4 @@ TEST(LinearAttention, RefusesFewerKeysThanCausalQueries) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::attention_test

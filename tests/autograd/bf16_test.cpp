@@ -6,7 +6,7 @@
 
 #include "autograd/ops.h"
 
-namespace mobius {
+namespace mobius::bf16_test {
 namespace {
 
 constexpr ProductPrecision kBf16 = ProductPrecision::bf16;
@@ -186,4 +186,4 @@ TEST(Bf16, HeadGradientOverManyChunksIsThatOfF64) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::bf16_test

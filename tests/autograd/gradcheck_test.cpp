@@ -8,7 +8,7 @@
 
 #include "autograd/ops.h"
 
-namespace mobius {
+namespace mobius::gradcheck_test {
 namespace {
 
 using Inputs = std::vector<Variable>;
@@ -262,13 +262,13 @@ std::vector<Case> all_cases() {
   return all;
 }
 
-class Gradcheck : public testing::TestWithParam<Case> {};
+class Gradcheck : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Gradcheck, AgreesWithCentralDifferences) {
   EXPECT_EQ(gradcheck(GetParam().f, GetParam().inputs), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryOp, Gradcheck, testing::ValuesIn(all_cases()),
+INSTANTIATE_TEST_SUITE_P(EveryOp, Gradcheck, ::testing::ValuesIn(all_cases()),
                          [](const auto& one) { return one.param.name; });
 
 TEST(GradcheckItself, FindsAWrongGradient) {
@@ -282,4 +282,4 @@ TEST(GradcheckItself, FindsAWrongGradient) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::gradcheck_test

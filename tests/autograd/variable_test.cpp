@@ -7,7 +7,7 @@
 #include "autograd/ops.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::variable_test {
 namespace {
 
 Variable leaf(const std::vector<double>& values) {
@@ -195,4 +195,4 @@ TEST(LinearCrossEntropy, MicroBatchesWithACommonNormalizerAddUp) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::variable_test

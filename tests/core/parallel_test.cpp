@@ -15,7 +15,7 @@
 #include "core/thread_limit.h"
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::parallel_test {
 namespace {
 
 using Chunk = std::pair<std::int64_t, std::int64_t>;
@@ -100,4 +100,4 @@ TEST(Parallel, NestedCallsRunOnTheCallingThread) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::parallel_test

@@ -7,7 +7,7 @@
 #include "core/backend.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::tensor_test {
 namespace {
 
 Tensor counting(Shape shape) {
@@ -122,4 +122,4 @@ TEST(Device, NamesRoundTripAndAbsentBackendsSaySo) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::tensor_test

@@ -15,16 +15,16 @@
 #include "tests/data/token_files.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::lm_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 using Tokens16 = std::vector<std::uint16_t>;
 
@@ -35,7 +35,7 @@ Tokens16 counting(int first, int count) {
   return tokens;
 }
 
-class Lm : public testing::Test {
+class Lm : public ::testing::Test {
  protected:
   std::string file(const std::string& name, const std::string& content) const {
     write_text(folder_ / name, content);
@@ -386,9 +386,9 @@ TEST_F(Lm, UnknownTokensAreCountedAndTakeTheBitsPerByte) {
   EXPECT_THAT(
       task->warnings(),
       ElementsAre(AllOf(StartsWith("training text: the tokenizer does not keep it as it is"),
-                        testing::Not(HasSubstr("bits"))),
-                  testing::MatchesRegex("validation text: 3 of [0-9]+ tokens \\([0-9]+%\\) "
-                                        "are unknown to the tokenizer; bits per byte .*")));
+                        ::testing::Not(HasSubstr("bits"))),
+                  ::testing::MatchesRegex("validation text: 3 of [0-9]+ tokens \\([0-9]+%\\) "
+                                          "are unknown to the tokenizer; bits per byte .*")));
   EXPECT_THAT(task->summary(), EndsWith(" validation tokens, 3 of them unknown to the tokenizer"));
 }
 
@@ -551,4 +551,4 @@ TEST_F(Lm, SettingsThatDoNotFitTogether) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::lm_test

@@ -10,7 +10,7 @@
 #include "data/mqar.h"
 #include "tests/data/batch_rows.h"
 
-namespace mobius {
+namespace mobius::loader_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -130,4 +130,4 @@ TEST(Prefetcher, StopsAtOnceWhetherUsedOrNot) {
 TEST(Prefetcher, RefusesNoDepth) { EXPECT_THROW(Prefetcher(numbered, 0, 1, 0), Error); }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::loader_test

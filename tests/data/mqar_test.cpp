@@ -15,7 +15,7 @@
 #include "tests/data/batch_rows.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::mqar_test {
 namespace {
 
 MqarOptions options_of(std::int64_t seq_len, std::int64_t n_pairs,
@@ -61,7 +61,7 @@ void PrintTo(const Rules& rules, std::ostream* out) {
        << " filler " << fillers[static_cast<int>(rules.filler)];
 }
 
-class MqarRules : public testing::TestWithParam<Rules> {
+class MqarRules : public ::testing::TestWithParam<Rules> {
  protected:
   std::vector<Sequence> rows() const {
     MqarOptions options = options_of(GetParam().seq_len, GetParam().n_pairs, GetParam().filler);
@@ -133,11 +133,11 @@ TEST_P(MqarRules, FillsTheRestByItsRule) {
 
 INSTANTIATE_TEST_SUITE_P(
     Sizes, MqarRules,
-    testing::Values(Rules{8192, 64, 8, MqarFiller::zero}, Rules{8192, 64, 8, MqarFiller::random},
-                    Rules{8192, 64, 8, MqarFiller::random_unused},
-                    Rules{257, 256, 64, MqarFiller::random_unused},  // every gap taken, odd vocab
-                    Rules{67, 66, 16, MqarFiller::random}, Rules{5, 4, 1, MqarFiller::zero},
-                    Rules{512, 510, 1, MqarFiller::random_unused}));
+    ::testing::Values(Rules{8192, 64, 8, MqarFiller::zero}, Rules{8192, 64, 8, MqarFiller::random},
+                      Rules{8192, 64, 8, MqarFiller::random_unused},
+                      Rules{257, 256, 64, MqarFiller::random_unused},  // every gap taken, odd vocab
+                      Rules{67, 66, 16, MqarFiller::random}, Rules{5, 4, 1, MqarFiller::zero},
+                      Rules{512, 510, 1, MqarFiller::random_unused}));
 
 // ---- distributions
 
@@ -353,7 +353,7 @@ TEST(Mqar, KnownSequence) {
   options.vocab = 64;
   const std::vector<Sequence> rows = rows_of(options.build(123)->sequences(Split::test, 0, 7, 1));
   EXPECT_THAT(rows[0].inputs,
-              testing::ElementsAre(5, 57, 15, 34, 57, 54, 60, 32, 1, 11, 15, 0, 22, 62, 5, 22));
+              ::testing::ElementsAre(5, 57, 15, 34, 57, 54, 60, 32, 1, 11, 15, 0, 22, 62, 5, 22));
   std::vector<std::int32_t> labels(16, ignored_label);
   labels[10] = 34;
   labels[14] = 57;
@@ -400,9 +400,9 @@ TEST(MqarOptions, RefusesWhatDoesNotFit) {
             }),
             "mqar: mixture: vocab = 8192 is not above seq_len = 8192");
   EXPECT_EQ(refusal([](MqarOptions& o) { o.n_pairs = 0; }), "mqar: n_pairs: must be >= 1, got 0");
-  EXPECT_THAT(refusal([](MqarOptions& o) { o.power_a = 0; }), testing::HasSubstr("power_a"));
-  EXPECT_THAT(refusal([&](MqarOptions& o) { o.power_a = nan; }), testing::HasSubstr("power_a"));
-  EXPECT_THAT(refusal([](MqarOptions& o) { o.n_test = 0; }), testing::HasSubstr("n_test"));
+  EXPECT_THAT(refusal([](MqarOptions& o) { o.power_a = 0; }), ::testing::HasSubstr("power_a"));
+  EXPECT_THAT(refusal([&](MqarOptions& o) { o.power_a = nan; }), ::testing::HasSubstr("power_a"));
+  EXPECT_THAT(refusal([](MqarOptions& o) { o.n_test = 0; }), ::testing::HasSubstr("n_test"));
   EXPECT_EQ(refusal([](MqarOptions& o) {
               o.mixture = {{64, 8, 1}, {64, 8, 2}};
             }),
@@ -414,7 +414,7 @@ TEST(MqarOptions, RefusesWhatDoesNotFit) {
   EXPECT_THAT(refusal([](MqarOptions& o) {
                 o.mixture = {{64, 8, 0}};
               }),
-              testing::HasSubstr("mixture[0]: weight"));
+              ::testing::HasSubstr("mixture[0]: weight"));
   EXPECT_EQ(refusal([](MqarOptions& o) {
               o.seq_len = 128;
               o.mixture = {{64, 8, 1}};
@@ -442,4 +442,4 @@ TEST(Mqar, RefusesRequestsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::mqar_test

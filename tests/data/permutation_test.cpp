@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 
-namespace mobius {
+namespace mobius::permutation_test {
 namespace {
 
 std::vector<std::uint64_t> items(std::uint64_t n, RngKey key) {
@@ -58,4 +58,4 @@ TEST(Permutation, OfMoreItemsThanMemoryHolds) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::permutation_test

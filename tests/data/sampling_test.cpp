@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 
-namespace mobius {
+namespace mobius::sampling_test {
 namespace {
 
 using Draw = std::vector<std::int32_t>;
@@ -85,4 +85,4 @@ TEST(WeightedSampler, ForgetsEarlierDraws) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::sampling_test

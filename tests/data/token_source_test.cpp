@@ -6,16 +6,16 @@
 #include "tests/data/token_files.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::token_source_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
-class TokenFile : public testing::Test {
+class TokenFile : public ::testing::Test {
  protected:
   std::unique_ptr<TokenSource> open(TokenFormat format = TokenFormat::automatic,
                                     std::int64_t vocab = 50304) const {
@@ -191,4 +191,4 @@ TEST(MatchingFiles, ATildeIsTheHomeFolder) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::token_source_test

@@ -12,11 +12,11 @@
 #include "tests/data/some_text.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::tokenizer_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::string every_byte() {
   std::string bytes(256, '\0');
@@ -80,7 +80,7 @@ TEST(Tokenizer, RefusesDamagedModels) {
               HasSubstr("no SentencePiece model, or not a whole one"));
 }
 
-class SentencePiece : public testing::TestWithParam<SentencePieceKind> {};
+class SentencePiece : public ::testing::TestWithParam<SentencePieceKind> {};
 
 TEST_P(SentencePiece, KeepsEveryByteOfUtf8) {
   const auto tokenizer = train_sentencepiece(some_text(400), 500, GetParam());
@@ -149,9 +149,9 @@ TEST_P(SentencePiece, EncodesALongLineAsItsParts) {
 
 TEST_P(SentencePiece, SaysWhatItCannotLearn) {
   const auto message = [](const std::string& text, std::int64_t vocab) {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     const std::string words = error_of([&] { train_sentencepiece(text, vocab, GetParam()); });
-    EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "the library speaks for itself";
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "the library speaks for itself";
     return words;
   };
   for (const int vocab : {1, 2, 100, 261})
@@ -162,7 +162,7 @@ TEST_P(SentencePiece, SaysWhatItCannotLearn) {
             std::to_string(vocab));
   EXPECT_EQ(message("abcab\n", 262), "no error");
   const std::string too_many = message(some_text(50), 100000);
-  ASSERT_THAT(too_many, testing::MatchesRegex(
+  ASSERT_THAT(too_many, ::testing::MatchesRegex(
                             "the text has no more than [0-9]+ pieces to learn, got 100000"));
   const std::int64_t most = std::stoll(too_many.substr(too_many.find_first_of("0123456789")));
   EXPECT_EQ(message(some_text(50), most), "no error");
@@ -176,10 +176,10 @@ TEST_P(SentencePiece, SaysWhatItCannotLearn) {
 // The library ends the program here.
 TEST(SentencePieceUnigram, ATextThatIsTooMuchAlike) {
   for (const char* text : {"aaaaaaaa\n", "<unk>\n<unk>\n"}) {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     EXPECT_THAT(error_of([&] { train_sentencepiece(text, 270, SentencePieceKind::unigram); }),
                 HasSubstr("the text is too short to learn pieces from, or too much alike"));
-    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   }
 }
 
@@ -194,12 +194,12 @@ TEST_P(SentencePiece, DecodesTokenByToken) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SentencePiece,
-                         testing::Values(SentencePieceKind::unigram, SentencePieceKind::bpe),
+                         ::testing::Values(SentencePieceKind::unigram, SentencePieceKind::bpe),
                          [](const auto& tested) {
                            return tested.param == SentencePieceKind::bpe ? "bpe" : "unigram";
                          });
 
-class ForeignModel : public testing::Test {
+class ForeignModel : public ::testing::Test {
  protected:
   std::string model(const std::unordered_map<std::string, std::string>& changed = {}) const {
     return read_text(write_foreign_model(folder_.path(), "m", some_text(300), changed));
@@ -249,7 +249,7 @@ TEST_F(ForeignModel, MayHoldSamplesToTestItself) {
 
 TEST_F(ForeignModel, IsRefusedWhereItIsNotWhole) {
   const std::string whole = model();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   for (std::size_t size = 0; size < whole.size(); size += 1 + size / 50) {
     EXPECT_THAT(error_of([&] {
                   make_tokenizer({"sentencepiece", whole.substr(0, size)});
@@ -261,7 +261,7 @@ TEST_F(ForeignModel, IsRefusedWhereItIsNotWhole) {
                 make_tokenizer({"sentencepiece", some_text(20)});
               }),
               HasSubstr("this is no SentencePiece model"));
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 TEST(Utf8, TellsCharactersFromOtherBytes) {
@@ -285,4 +285,4 @@ TEST(Utf8, CharactersAreNotCutApart) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::tokenizer_test

@@ -5,16 +5,16 @@
 
 #include "tests/e2e/run_comparison.h"
 
-namespace mobius {
+namespace mobius::advice_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
-class AdviceTest : public testing::Test {
+class AdviceTest : public ::testing::Test {
  protected:
   void SetUp() override {
     write_text(run_, kTinyRun);
@@ -135,7 +135,7 @@ TEST_F(AdviceTest, AnErrorPointsAtTheHelpOfItsCommand) {
 }
 
 TEST_F(AdviceTest, TheDefaultOfJobsIsSaid) {
-  EXPECT_THAT(mobius({"compare", "--help"}).out, testing::ContainsRegex("--jobs[^\n]*=1 "));
+  EXPECT_THAT(mobius({"compare", "--help"}).out, ::testing::ContainsRegex("--jobs[^\n]*=1 "));
 }
 
 TEST_F(AdviceTest, HelpIsOfEveryKeyOrOfOneSection) {
@@ -160,4 +160,4 @@ TEST_F(AdviceTest, HelpIsAsWideAsTheTerminal) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::advice_test

@@ -5,16 +5,16 @@
 
 #include "tests/e2e/run_comparison.h"
 
-namespace mobius {
+namespace mobius::command_test {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
-class CommandTest : public testing::Test {
+class CommandTest : public ::testing::Test {
  protected:
   void SetUp() override { write_text(config_, kTinyRun); }
 
@@ -158,7 +158,7 @@ TEST_F(CommandTest, InspectShowsStepConfigurationAndParameters) {
   const auto config = config_of(kTinyRun, {}, known);
   const auto count = build_experiment(*config).model->parameter_count();
   EXPECT_THAT(lines_of(outcome.out).back(),
-              AllOf(StartsWith("total"), testing::EndsWith(" " + std::to_string(count))));
+              AllOf(StartsWith("total"), ::testing::EndsWith(" " + std::to_string(count))));
 }
 
 TEST_F(CommandTest, ConfigShowIsAFixedPoint) {
@@ -238,4 +238,4 @@ with h5py.File(sys.argv[1]) as f:
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::command_test

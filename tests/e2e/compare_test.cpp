@@ -10,16 +10,16 @@
 
 #include "tests/e2e/run_comparison.h"
 
-namespace mobius {
+namespace mobius::compare_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
-class CompareTest : public testing::Test {
+class CompareTest : public ::testing::Test {
  protected:
   void SetUp() override {
     write_text(folder_ / "tiny.yaml", kTinyRun);
@@ -412,4 +412,4 @@ TEST_F(CompareTest, ChecksEveryVariationBeforeItStarts) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::compare_test

@@ -10,11 +10,11 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/safetensors.h"
 
-namespace mobius {
+namespace mobius::exchange_test {
 namespace {
 
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr const char* kRun = R"(
 task: {name: recall, vocab: 16, seq_len: 16, n_test: 16}
@@ -23,7 +23,7 @@ train: {max_steps: 4, batch_size: 4, threads: 1}
 eval: {every: 0}
 )";
 
-class ExchangeTest : public testing::Test {
+class ExchangeTest : public ::testing::Test {
  protected:
   void SetUp() override {
     write_text(config_, kRun);
@@ -44,8 +44,8 @@ TEST_F(ExchangeTest, AnImportedModelScoresAsTheExportedOne) {
   EXPECT_THAT(content.metadata.at("config"), HasSubstr("d_model: 16"));
   std::vector<std::string> names;
   for (const NamedTensor& tensor : content.tensors) names.push_back(tensor.name);
-  EXPECT_THAT(names, testing::Contains("embedding.weight"));
-  EXPECT_THAT(names, testing::Not(testing::Contains("head.weight")));  // tied: one tensor
+  EXPECT_THAT(names, ::testing::Contains("embedding.weight"));
+  EXPECT_THAT(names, ::testing::Not(::testing::Contains("head.weight")));  // tied: one tensor
 
   const std::string imported = folder_ / "start.h5";
   const Outcome read = mobius({"import", config_, exported_, imported});
@@ -81,12 +81,12 @@ TEST_F(ExchangeTest, AnUntiedHeadIsKeptBesideTheEmbedding) {
     for (const StoredTensor& tensor : list_parameters(path)) names.push_back(tensor.name);
     return names;
   };
-  EXPECT_THAT(names_in(checkpoint()), testing::Not(testing::Contains("head.weight")));
+  EXPECT_THAT(names_in(checkpoint()), ::testing::Not(::testing::Contains("head.weight")));
   ASSERT_EQ(
       mobius({"train", config_, "--out", folder_ / "untied", "model.tied_head=false"}).exit_code,
       0);
   const std::string untied = step_file(folder_ / "untied", 4);
-  EXPECT_THAT(names_in(untied), testing::IsSupersetOf({"embedding.weight", "head.weight"}));
+  EXPECT_THAT(names_in(untied), ::testing::IsSupersetOf({"embedding.weight", "head.weight"}));
 
   ASSERT_EQ(mobius({"export", untied, exported_}).exit_code, 0);
   const Safetensors content = read_safetensors(exported_);
@@ -123,4 +123,4 @@ TEST_F(ExchangeTest, RefusesAnotherModelsParameters) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::exchange_test

@@ -7,15 +7,15 @@
 
 #include "tests/e2e/run_test.h"
 
-namespace mobius {
+namespace mobius::faults_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 // A shell script that may mount: it is root, in namespaces of its own, and what it mounts is seen
 // by nobody else and gone at its end.
@@ -259,4 +259,4 @@ TEST_F(MemoryTest, DoesNotGrowWithTheLives) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::faults_test

@@ -8,12 +8,12 @@
 #include "tests/data/some_text.h"
 #include "tests/e2e/run_comparison.h"
 
-namespace mobius {
+namespace mobius::generate_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr const char* kTextRun = R"(
 task: {name: lm, seq_len: 16, tokenizer: char}
@@ -22,7 +22,7 @@ train: {max_steps: 6, batch_size: 8, threads: 1}
 eval: {every: 0}
 )";
 
-class GenerateTest : public testing::Test {
+class GenerateTest : public ::testing::Test {
  protected:
   void SetUp() override {
     write_text(folder_ / "run.yaml", kTextRun);
@@ -156,4 +156,4 @@ TEST_F(GenerateTest, RefusesWhatItCannotGoOnFrom) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::generate_test

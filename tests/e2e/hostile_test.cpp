@@ -10,13 +10,13 @@
 #include "tests/e2e/run_test.h"
 #include "tests/hostile_checkpoint.h"
 
-namespace mobius {
+namespace mobius::hostile_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kTextRun = R"(
 model: {d_model: 16, n_layers: 1, n_heads: 2}
@@ -25,7 +25,7 @@ eval: {every: 3}
 checkpoint: {every: 2}
 )";
 
-class HostileTest : public testing::Test {
+class HostileTest : public ::testing::Test {
  protected:
   void SetUp() override {
     write_text(folder_ / "text.txt", some_text(40));
@@ -168,12 +168,12 @@ TEST_F(HostileTest, ASafetensorsFileOfAnotherWriter) {
   const std::string start = "mobius: error: " + file + ": ";
   std::string bad = good;
   for (std::size_t i = 0; i < 4; ++i) bad[8 + size + i] = '\xff';  // a NaN
-  EXPECT_THAT(import_error(bad), AllOf(testing::StartsWith(start + "'"),
+  EXPECT_THAT(import_error(bad), AllOf(::testing::StartsWith(start + "'"),
                                        HasSubstr("holds a number that is not finite")));
   bad = good;
   bad[8] = '[';
   EXPECT_THAT(import_error(bad),
-              testing::StartsWith(start + "its header is not valid JSON, from byte "));
+              ::testing::StartsWith(start + "its header is not valid JSON, from byte "));
   bad = good;
   const std::string twice = "\"shape\":[1],\"shape\"";
   bad.replace(bad.find("\"shape\""), 7, twice);
@@ -210,4 +210,4 @@ TEST_F(HostileTest, ARunWithOtherThingsInItsFiles) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::hostile_test

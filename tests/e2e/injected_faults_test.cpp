@@ -11,14 +11,14 @@
 #include "tests/e2e/fault_injection.h"
 #include "tests/e2e/run_test.h"
 
-namespace mobius {
+namespace mobius::injected_faults_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 constexpr const char* kChanges = "create,write,truncate,sync,rename,link,remove,mkdir";
 constexpr const char* kAll =
@@ -236,15 +236,15 @@ class TrainingFaultsTest : public RunTest {
   std::vector<NotedCall> calls_;
 };
 
-std::string name_of(const testing::TestParamInfo<Sweep>& test) { return test.param.name; }
+std::string name_of(const ::testing::TestParamInfo<Sweep>& test) { return test.param.name; }
 
 class NewRunFaultsTest : public TrainingFaultsTest, public testing::WithParamInterface<Sweep> {};
 
 INSTANTIATE_TEST_SUITE_P(, NewRunFaultsTest,
-                         testing::Values(kill("KilledBeforeACall", kChanges),
-                                         kill_halfway("KilledInAWrite"),
-                                         fail_from_then_on("FullDisk", ENOSPC, kGrowth),
-                                         fail_from_then_on("NoMoreFiles", EMFILE, "open,create")),
+                         ::testing::Values(kill("KilledBeforeACall", kChanges),
+                                           kill_halfway("KilledInAWrite"),
+                                           fail_from_then_on("FullDisk", ENOSPC, kGrowth),
+                                           fail_from_then_on("NoMoreFiles", EMFILE, "open,create")),
                          name_of);
 
 TEST_P(NewRunFaultsTest, LoseNothing) { expect_nothing_lost(GetParam()); }
@@ -256,10 +256,10 @@ class ResumedRunFaultsTest : public TrainingFaultsTest, public testing::WithPara
 
 INSTANTIATE_TEST_SUITE_P(
     , ResumedRunFaultsTest,
-    testing::Values(kill("KilledBeforeACall", kChanges), kill_halfway("KilledInAWrite"),
-                    fail("BrokenDisk", EIO, kAll), fail("NoPermission", EACCES, kNames),
-                    fail_from_then_on("FullQuota", EDQUOT, kGrowth),
-                    fail_from_then_on("ReadOnly", EROFS, "create,rename,link,remove,mkdir")),
+    ::testing::Values(kill("KilledBeforeACall", kChanges), kill_halfway("KilledInAWrite"),
+                      fail("BrokenDisk", EIO, kAll), fail("NoPermission", EACCES, kNames),
+                      fail_from_then_on("FullQuota", EDQUOT, kGrowth),
+                      fail_from_then_on("ReadOnly", EROFS, "create,rename,link,remove,mkdir")),
     name_of);
 
 TEST_P(ResumedRunFaultsTest, LoseNothing) { expect_nothing_lost(GetParam()); }
@@ -329,7 +329,7 @@ TEST_F(TextFaultsTest, ATextThatCannotBeReadIsNamed) {
       const Outcome outcome =
           try_train("run", {}, with_fault(text.parent_path(), log, sweep.fault, call));
       SCOPED_TRACE(trace_of(calls_in(log)));
-      EXPECT_THAT(outcome.exit_code, testing::AnyOf(1, 2));
+      EXPECT_THAT(outcome.exit_code, ::testing::AnyOf(1, 2));
       EXPECT_THAT(outcome.err, AllOf(StartsWith("mobius: error: "), HasSubstr(text.string()),
                                      HasSubstr(std::strerror(sweep.error))));
       EXPECT_EQ(lines_of(outcome.err).size(), 1u) << outcome.err;
@@ -436,7 +436,7 @@ const std::vector<Command> kCommands = {
      }},
 };
 
-INSTANTIATE_TEST_SUITE_P(, CommandFaultsTest, testing::ValuesIn(kCommands),
+INSTANTIATE_TEST_SUITE_P(, CommandFaultsTest, ::testing::ValuesIn(kCommands),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(CommandFaultsTest, LeaveWholeFilesOrNone) {
@@ -534,4 +534,4 @@ TEST_F(ComparisonFaultsTest, LoseNothing) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::injected_faults_test

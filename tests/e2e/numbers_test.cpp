@@ -9,14 +9,14 @@
 #include "core/cpu/simd/isa.h"
 #include "tests/e2e/run_test.h"
 
-namespace mobius {
+namespace mobius::numbers_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 // Changes a checkpoint in its place.
 void rewrite(const fs::path& path,
@@ -104,4 +104,4 @@ TEST_F(NumbersTest, AnIntegerThatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::numbers_test

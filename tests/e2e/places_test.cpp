@@ -9,15 +9,15 @@
 #include "tests/data/some_text.h"
 #include "tests/e2e/run_comparison.h"
 
-namespace mobius {
+namespace mobius::places_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr const char* kTextRun = R"(
 task: {name: lm, text: small.txt, tokenizer: char, seq_len: 16}
@@ -35,7 +35,7 @@ Outcome mobius_in(const fs::path& folder, const std::vector<std::string>& argume
   return Process(command).wait();
 }
 
-class PlacesTest : public testing::Test {
+class PlacesTest : public ::testing::Test {
  protected:
   void SetUp() override {
     fs::create_directory(home_);
@@ -474,4 +474,4 @@ TEST_F(WritingTest, AFailedReadNamesItsFile) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::places_test

@@ -14,12 +14,12 @@
 #include "tests/e2e/run_comparison.h"
 #include "tests/e2e/signal_masks.h"
 
-namespace mobius {
+namespace mobius::ranks_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kRun = R"(
 task: {name: uneven}
@@ -30,7 +30,7 @@ eval: {every: 20}
 checkpoint: {every: 25}
 )";
 
-class RanksTest : public testing::Test {
+class RanksTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::string(MOBIUS_MPIRUN).empty()) GTEST_SKIP() << "there is no mpirun";
@@ -438,4 +438,4 @@ TEST_F(RanksTest, KilledOnesLoseNothing) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::ranks_test

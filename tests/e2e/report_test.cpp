@@ -9,13 +9,13 @@
 
 #include "tests/e2e/process.h"
 
-namespace mobius {
+namespace mobius::report_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 // The first of these browsers that there is; empty where there is none.
 std::string browser() {
@@ -25,7 +25,7 @@ std::string browser() {
   return "";
 }
 
-class ReportTest : public testing::Test {
+class ReportTest : public ::testing::Test {
  protected:
   void SetUp() override { write_text(folder_ / "tiny.yaml", kTinyRun); }
 
@@ -135,7 +135,7 @@ Page page_in(const fs::path& folder) {
   return {text.substr(0, begin) + text.substr(end), text.substr(begin, end - begin)};
 }
 
-class HostileNamesTest : public testing::Test {
+class HostileNamesTest : public ::testing::Test {
  protected:
   void SetUp() override {
     write_text(folder_ / "tiny.yaml", kTinyRun);
@@ -180,7 +180,7 @@ TEST_F(HostileNamesTest, AreDataOfThePage) {
   const auto data = nlohmann::json::parse(page.data);
   std::vector<std::string> names;
   for (const auto& run : data.at("runs")) names.push_back(run.at("name"));
-  EXPECT_THAT(names, testing::UnorderedElementsAre("</" + script, "other/" + script, quotes));
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("</" + script, "other/" + script, quotes));
   const auto& hostile =
       *std::find_if(data.at("runs").begin(), data.at("runs").end(),
                     [&](const nlohmann::json& run) { return run.at("name") == "</" + script; });
@@ -203,4 +203,4 @@ TEST_F(HostileNamesTest, AreTextInThePage) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::report_test

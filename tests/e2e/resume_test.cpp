@@ -7,10 +7,10 @@
 
 #include "tests/e2e/run_test.h"
 
-namespace mobius {
+namespace mobius::resume_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class ResumeTest : public RunTest {};
 
@@ -70,7 +70,7 @@ TEST_F(ResumeTest, ASignalNeedNotWaitForTheTestPass) {
 // A life comes through some steps, and the next one goes on from it.
 class KilledRunTest : public RunTest, public testing::WithParamInterface<unsigned> {};
 
-INSTANTIATE_TEST_SUITE_P(Seed, KilledRunTest, testing::Values(1U, 2U),
+INSTANTIATE_TEST_SUITE_P(Seed, KilledRunTest, ::testing::Values(1U, 2U),
                          [](const auto& test) { return std::to_string(test.param); });
 
 TEST_P(KilledRunTest, EndsWithTheSameBitsAfterAHundredAndFiftyKills) {
@@ -96,7 +96,7 @@ TEST_P(KilledRunTest, EndsWithTheSameBitsAfterAHundredAndFiftyKills) {
       const Outcome outcome = process.wait();
       ASSERT_TRUE(outcome.signal == SIGKILL || outcome.exit_code == 0) << outcome.err;
       EXPECT_LT(outcome.peak_kib, 1.1 * static_cast<double>(straight.peak_kib));
-      EXPECT_THAT(newest_checkpoint(folder_ / run / "checkpoints").skipped, testing::IsEmpty());
+      EXPECT_THAT(newest_checkpoint(folder_ / run / "checkpoints").skipped, ::testing::IsEmpty());
       kills += outcome.signal == SIGKILL;
       is_done = outcome.exit_code == 0 || kills >= enough;
     }
@@ -108,4 +108,4 @@ TEST_P(KilledRunTest, EndsWithTheSameBitsAfterAHundredAndFiftyKills) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::resume_test

@@ -13,13 +13,13 @@
 #include "tests/e2e/run_test.h"
 #include "tests/e2e/signal_masks.h"
 
-namespace mobius {
+namespace mobius::signals_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // Of no warm-up and a constant rate, so that it may end after any step.
 constexpr const char* kRun = R"(
@@ -374,10 +374,10 @@ TEST_F(FullOutput, IsAFailureOfEveryCommand) {
       {"train", config_, "--out", folder_ / "full"}};
   for (const auto& command : commands) {
     const Outcome outcome = mobius_to("> /dev/full", command);
-    EXPECT_EQ(outcome.exit_code, 1) << testing::PrintToString(command);
+    EXPECT_EQ(outcome.exit_code, 1) << ::testing::PrintToString(command);
     EXPECT_THAT(outcome.err,
                 HasSubstr("mobius: error: standard output cannot be written: No space left"))
-        << testing::PrintToString(command);
+        << ::testing::PrintToString(command);
   }
   EXPECT_THAT(read_text(folder_ / "full" / "summary.json"), HasSubstr("\"finished\""));
 }
@@ -411,4 +411,4 @@ TEST_F(FullOutput, OfErrorsChangesNoExitCode) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::signals_test

@@ -7,12 +7,12 @@
 
 #include "tests/e2e/run_test.h"
 
-namespace mobius {
+namespace mobius::soak_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 class SoakTest : public RunTest {
  protected:
@@ -100,4 +100,4 @@ TEST_F(SoakTest, ArgumentsThatCannotBeAreRefused) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::soak_test

@@ -11,14 +11,14 @@
 #include "tests/e2e/run_comparison.h"
 #include "train/checkpoint/safetensors.h"
 
-namespace mobius {
+namespace mobius::text_test {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr const char* kTextRun = R"(
 task: {name: lm, seq_len: 16}
@@ -28,7 +28,7 @@ eval: {every: 3}
 checkpoint: {every: 2}
 )";
 
-class TextTest : public testing::Test {
+class TextTest : public ::testing::Test {
  protected:
   void SetUp() override {
     write_text(config_, kTextRun);
@@ -156,9 +156,9 @@ TEST_F(TextTest, ATokenizerThatDoesNotKnowTheText) {
   EXPECT_EQ(trained.err, "") << "the library speaks for itself";
   EXPECT_THAT(
       trained.out,
-      AllOf(testing::ContainsRegex("\ndata: [0-9]+ training and [0-9]+ validation tokens, [1-9]"),
-            testing::ContainsRegex("\nwarning: training text: [0-9]+ of [0-9]+ tokens "),
-            testing::ContainsRegex("\nwarning: validation text: [0-9]+ of [0-9]+ tokens [(]"),
+      AllOf(::testing::ContainsRegex("\ndata: [0-9]+ training and [0-9]+ validation tokens, [1-9]"),
+            ::testing::ContainsRegex("\nwarning: training text: [0-9]+ of [0-9]+ tokens "),
+            ::testing::ContainsRegex("\nwarning: validation text: [0-9]+ of [0-9]+ tokens [(]"),
             Not(HasSubstr(" bits per byte\n")), Not(HasSubstr(" bits per byte,"))));
   EXPECT_FALSE(metrics_in(folder_ / "run", "test").back().contains("bits_per_byte"));
   EXPECT_THAT(read_text(folder_ / "run" / "summary.json"), Not(HasSubstr("bits_per_byte")));
@@ -269,4 +269,4 @@ TEST_F(TextTest, TheBibleFromDebian) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::text_test

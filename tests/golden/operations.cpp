@@ -106,15 +106,14 @@ Outputs run_adamw(Arguments& a) {
   const Tensor m = p.zeros_like(), v = p.zeros_like();
   const Tensor& grads = a.tensor("grads");
   for (std::int64_t step = 0; step < grads.size(0); ++step) {
-    const Tensor grad = grads.slice(0, step, step + 1).squeeze(0).contiguous();
-    backend_for(p.device())
-        .adamw({.lr = a.number("lr"),
-                .beta1 = a.number("beta1"),
-                .beta2 = a.number("beta2"),
-                .eps = a.number("eps"),
-                .weight_decay = a.number("weight_decay"),
-                .step = step + 1},
-               grad, p, m, v);
+    const ParameterUpdate update = {
+        grads.slice(0, step, step + 1).squeeze(0).contiguous(), p, {m, v}};
+    const std::vector<double> scalars = {a.number("lr"), static_cast<double>(step + 1), 1, 0, 0, 0};
+    adamw({.beta1 = a.number("beta1"),
+           .beta2 = a.number("beta2"),
+           .eps = a.number("eps"),
+           .weight_decay = a.number("weight_decay")},
+          std::span(&update, 1), Tensor::from(scalars, {UpdateScalar::count}));
   }
   return {{"p", Variable(p)}};
 }

@@ -11,7 +11,7 @@
 #include "tests/nn/layer_testing.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::attention_layer_test {
 namespace {
 
 using testing::causal;
@@ -249,4 +249,4 @@ TEST(ConformalLayer, NeedsTwoDimensions) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::attention_layer_test

@@ -5,7 +5,7 @@
 #include "tests/nn/attention_variants.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::attention_test {
 namespace {
 
 using testing::causal;
@@ -281,4 +281,4 @@ TEST_P(MaskedVariant, TheFusedFormEqualsTheExplicitOneUnderAMask) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::attention_test

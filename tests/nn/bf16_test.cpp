@@ -6,7 +6,7 @@
 #include "nn/language_model.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::bf16_test {
 namespace {
 
 using testing::parameter_of;
@@ -138,4 +138,4 @@ TEST(Bf16Model, RefusesF64) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::bf16_test

@@ -7,7 +7,7 @@
 #include "nn/language_model.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::cache_test {
 namespace {
 
 using testing::expect_error;
@@ -147,4 +147,4 @@ TEST(Cache, MomentsDoNotGrow) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::cache_test

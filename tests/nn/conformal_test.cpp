@@ -5,7 +5,7 @@
 #include "tests/nn/layer_testing.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::conformal_test {
 namespace {
 
 using testing::causal;
@@ -128,4 +128,4 @@ TEST(ConformalLayer, CountsQueriesBeyondTheResolutionLimit) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::conformal_test

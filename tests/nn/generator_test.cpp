@@ -4,7 +4,7 @@
 
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::generator_test {
 namespace {
 
 using testing::expect_error;
@@ -92,4 +92,4 @@ TEST(Generator, RefusesWhatItCannotUse) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::generator_test

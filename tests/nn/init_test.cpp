@@ -4,7 +4,7 @@
 
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::init_test {
 namespace {
 
 Initializer normal_init(double std, DType dtype = DType::f32) {
@@ -91,4 +91,4 @@ TEST(InverseSoftplus, Inverts) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::init_test

@@ -6,7 +6,7 @@
 #include "nn/attention/sparse.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::language_model_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -341,4 +341,4 @@ TEST(ModelOptions, DescribeThemselves) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::language_model_test

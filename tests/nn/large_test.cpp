@@ -9,7 +9,7 @@
 #include "nn/language_model.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::large_test {
 namespace {
 
 // The logits of the batch would be 2050 x 16 x 65537 > 2^31 numbers; they are never in memory all
@@ -58,4 +58,4 @@ TEST(LargeBatch, HasTheLossAndTheGradientsOfOneOfItsEqualSequences) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::large_test

@@ -4,7 +4,7 @@
 #include "nn/norm.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::layers_test {
 namespace {
 
 using testing::expect_parameter_gradients;
@@ -80,4 +80,4 @@ TEST(Dropout, RefusesAProbabilityOfOneOrMore) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::layers_test

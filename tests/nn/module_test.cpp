@@ -5,7 +5,7 @@
 #include "nn/linear.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::module_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -86,4 +86,4 @@ TEST(Module, ZeroGradClearsEveryParameter) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::module_test

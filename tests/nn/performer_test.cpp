@@ -6,7 +6,7 @@
 #include "tests/nn/layer_testing.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::performer_test {
 namespace {
 
 using testing::distance;
@@ -179,4 +179,4 @@ TEST(PerformerLayer, KeepsItsFeatures) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::performer_test

@@ -4,7 +4,7 @@
 
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::positions_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -45,4 +45,4 @@ TEST(DistanceBias, RefusesATableWithoutAMiddle) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::positions_test

@@ -9,7 +9,7 @@
 #include "nn/sampling.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::refusals_test {
 namespace {
 
 using testing::expect_error;
@@ -152,4 +152,4 @@ TEST_F(Refusals, OfOptions) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::refusals_test

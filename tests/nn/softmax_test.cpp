@@ -4,7 +4,7 @@
 #include "tests/nn/attention_variants.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::softmax_test {
 namespace {
 
 using testing::causal;
@@ -139,4 +139,4 @@ TEST(Sparse, RefusesWhatSelectsNothing) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::softmax_test

@@ -4,7 +4,7 @@
 #include "tests/nn/layer_testing.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::w2_test {
 namespace {
 
 using testing::normal;
@@ -106,4 +106,4 @@ TEST(W2, TauStartsAtTwiceTheRootOfTheHeadDimension) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::w2_test

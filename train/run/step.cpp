@@ -86,7 +86,8 @@ Score score_of(const LossResult& result, const Batch& batch) {
 Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
                            std::uint64_t seed, std::int64_t step) {
   OneRank alone;
-  GradientSum nothing(alone, {}, 0);
+  const ParameterArena none({});
+  GradientSum nothing(alone, none);
   return accumulate_gradients(model, batch, micro_batches, seed, step, nothing);
 }
 
@@ -116,14 +117,14 @@ Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_
   return score;
 }
 
-double finite_gradient_norm(const std::vector<TrainedParameter>& parameters, std::int64_t step) {
-  const double norm = gradient_norm(parameters);
-  if (std::isfinite(norm)) return norm;
-  for (const TrainedParameter& parameter : parameters) {
-    if (!parameter.value.grad().defined() || is_finite(parameter.value.grad())) continue;
-    throw TrainingDiverged("step {}: the gradient of '{}' is not finite", step, parameter.name);
+double finite_gradient_norm(const Optimizer& optimizer, std::int64_t step) {
+  const GradientNorm norm = optimizer.gradient_norm();
+  if (norm.is_finite) return norm.value;
+  if (!norm.parameter) {
+    throw TrainingDiverged("step {}: the gradient norm is {}", step, printable(norm.value));
   }
-  throw TrainingDiverged("step {}: the gradient norm is {}", step, printable(norm));
+  throw TrainingDiverged("step {}: the gradient of '{}' is not finite", step,
+                         optimizer.parameters()[*norm.parameter].name);
 }
 
 void require_finite_test(const LanguageModel& model, const Score& test, std::int64_t step) {

@@ -37,9 +37,10 @@ Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_
                            std::uint64_t seed, std::int64_t step, GradientSum& ranks,
                            DiagnosticsSink* sink = nullptr);
 
-/// The global gradient norm, as gradient_norm() gives it. Throws TrainingDiverged, naming the step
-/// and the first parameter whose gradient is not finite.
-double finite_gradient_norm(const std::vector<TrainedParameter>& parameters, std::int64_t step);
+/// Reads the norm of the last clipped step back. Throws TrainingDiverged, naming `step` and the
+/// first parameter whose gradient was not finite, where the norm was not, then or in a step before:
+/// `step` is the first that changed nothing.
+double finite_gradient_norm(const Optimizer& optimizer, std::int64_t step);
 
 /// Throws TrainingDiverged, naming the step and a parameter that is to blame, unless the score of
 /// the test sequences is finite.

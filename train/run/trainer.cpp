@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <array>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "core/backend.h"
@@ -88,16 +90,6 @@ void require_room(const Config& config, Progress& progress, const Communicator& 
   progress.say(fmt::format("needs at least {} of memory", format_bytes(total_bytes(need))));
 }
 
-Shard optimizer_shard(const Config& config, const Communicator& communicator) {
-  if (config.distributed.zero_stage == 0) return {};
-  return {communicator.rank(), communicator.size()};
-}
-
-std::int64_t bucket_bytes(const Config& config) {
-  constexpr std::int64_t mib = 1 << 20;
-  return config.distributed.bucket_mib * mib;
-}
-
 void say_skipped(const NewestCheckpoint& newest, Progress& progress) {
   for (const std::string& line : newest.skipped) progress.say("resume: skipped " + line);
 }
@@ -137,11 +129,9 @@ std::optional<fs::path> find_start(const RunFolder& folder, const Resume& resume
 // The root's.
 std::optional<BestState> broadcast(const std::optional<BestState>& best,
                                    Communicator& communicator) {
-  const std::vector<double> own = {best ? 1.0 : 0.0, best ? static_cast<double>(best->step) : 0.0,
-                                   best ? best->value : 0.0};
-  const Tensor values = Tensor::from(own, {std::ssize(own)});
-  communicator.broadcast(values);
-  const std::vector<double> root = values.to_vector<double>();
+  std::array<double, 3> root = {};
+  if (best && communicator.is_root()) root = {1, static_cast<double>(best->step), best->value};
+  communicator.sum(root);
   if (root[0] == 0) return std::nullopt;
   return BestState{static_cast<std::int64_t>(root[1]), root[2]};
 }
@@ -157,7 +147,8 @@ Trainer::Trainer(Config& config, Experiment experiment, const RunFolder& folder,
       progress_(progress),
       data_(experiment_.task->fingerprint()),
       communicator_(communicator),
-      gradient_sum_(communicator, experiment_.optimizer->parameters(), bucket_bytes(config)) {
+      gradient_sum_(communicator, experiment_.optimizer->arena(),
+                    experiment_.optimizer->shard().is_whole() ? SumScope::whole : SumScope::shard) {
   if (start) restore(*start, known);
   first_step_ = step_;
   // Machines of different kinds may round differently where initial values are drawn.
@@ -243,7 +234,7 @@ void Trainer::announce() const {
   const Task& task = *experiment_.task;
   if (!task.summary().empty()) progress_.say(task.summary());
   for (const std::string& warning : task.warnings()) progress_.say("warning: " + warning);
-  if (config_.train.precision == ProductPrecision::bf16 && !backend_for({}).has_bf16_products()) {
+  if (config_.train.precision == ProductPrecision::bf16 && !backend_for({}).has_bf16_products) {
     progress_.say(
         "precision bf16: this processor has no products of bf16; they are computed in f32 from "
         "rounded factors, which is right, but no faster than f32");
@@ -258,11 +249,22 @@ RunSummary Trainer::run(const StopSignal& stop) {
     write_result(summary);
     return summary;
   } catch (const TrainingDiverged& error) {
+    const std::string cause = first_divergence(error);
     write_result(summarize(RunStatus::diverged));
     const NewestCheckpoint newest = newest_checkpoint(folder_.checkpoints());
-    throw TrainingDiverged("{}; stopped, and kept {}", error.what(),
+    throw TrainingDiverged("{}; stopped, and kept {}", cause,
                            newest.path ? newest.path->string() : "no checkpoint: none was due yet");
   }
+}
+
+// What the run diverged by: maybe a gradient of an earlier step that was not read back yet.
+std::string Trainer::first_divergence(const TrainingDiverged& error) {
+  try {
+    read_gradient_norm();
+  } catch (const TrainingDiverged& earlier) {
+    return earlier.what();
+  }
+  return error.what();
 }
 
 RunStatus Trainer::train(const StopSignal& stop) {
@@ -326,11 +328,10 @@ void Trainer::train_step(const Batch& batch) {
       accumulate_gradients(*experiment_.model, batch, train.accumulation_steps, train.seed,
                            step_ + 1, gradient_sum_, is_logged ? &sink : nullptr);
   batch_summaries_ = sink.summaries();
-  const auto& parameters = experiment_.optimizer->parameters();
-  grad_norm_ = finite_gradient_norm(parameters, step_ + 1);
-  if (train.clip_grad_norm) clip_gradients(parameters, grad_norm_, *train.clip_grad_norm);
   learning_rate_ = learning_rate(config_.schedule, config_.optimizer->lr, step_, train.max_steps);
-  experiment_.optimizer->step(learning_rate_);
+  constexpr double unlimited = std::numeric_limits<double>::infinity();
+  experiment_.optimizer->clipped_step(learning_rate_, train.clip_grad_norm.value_or(unlimited),
+                                      communicator_);
   gather_parameters(*experiment_.optimizer, communicator_);
   ++step_;
 
@@ -342,12 +343,23 @@ void Trainer::train_step(const Batch& batch) {
   logged_tokens_ += tokens;
 }
 
+// Waits for the device: only where a number is shown, tested or saved. Steps that changed nothing
+// because of a norm that is not finite were none.
+void Trainer::read_gradient_norm() {
+  Optimizer& optimizer = *experiment_.optimizer;
+  const std::int64_t n_skipped = optimizer.gradient_norm().n_skipped;
+  step_ -= n_skipped;
+  optimizer.set_steps_taken(optimizer.steps_taken() - n_skipped);
+  grad_norm_ = finite_gradient_norm(optimizer, step_ + 1);
+}
+
 void Trainer::report_step() {
+  const bool is_logged = is_due(config_.train.log_every);
+  if (is_logged) read_gradient_norm();
   const double tokens_per_s = per_second(logged_tokens_, logged_seconds_);
   const double elapsed = std::chrono::duration<double>(Clock::now() - started_).count();
   const auto done = static_cast<double>(step_ - first_step_);
   const auto left = static_cast<double>(config_.train.max_steps - step_);
-  const bool is_logged = is_due(config_.train.log_every);
   const std::optional<LanguageScore> language = batch_language();
   progress_.show({.step = step_,
                   .max_steps = config_.train.max_steps,
@@ -380,6 +392,7 @@ void Trainer::log_step(double tokens_per_s) {
 // Throws TrainingDiverged where a number is not finite: a score, or what would be saved as the
 // best.
 bool Trainer::test(const StopSignal& stop) {
+  read_gradient_norm();
   std::optional<Evaluation> evaluation =
       evaluate(*experiment_.model, *experiment_.task, config_.train.micro_batch_size(),
                communicator_, [&stop] { return stop.is_requested(); });
@@ -456,6 +469,7 @@ void Trainer::require_finite_state() const {
 }
 
 void Trainer::save_step() {
+  read_gradient_norm();
   require_finite_state();
   save(checkpoint_path(folder_.checkpoints(), step_));
   if (communicator_.is_root()) {
@@ -526,7 +540,7 @@ RunSummary run_training(Config& config, const Resume& resume, const Registries& 
   if (communicator.is_root()) require_usable_folder(path, from);
   require_room(config, progress, communicator);
   const ThreadScope threads(config.train.threads);
-  Experiment experiment = build_experiment(config, optimizer_shard(config, communicator));
+  Experiment experiment = build_experiment(config, {communicator.rank(), communicator.size()});
   const RunFolder folder = communicator.is_root() ? RunFolder::take(path) : RunFolder(path);
   const auto start = find_start(folder, from, progress, communicator);
   return Trainer(config, std::move(experiment), folder, start, known, progress, communicator)

@@ -49,12 +49,14 @@ class Trainer {
   void restore_best(const std::filesystem::path& path, Metric recorded_metric,
                     const Registries& known);
   void announce() const;
+  std::string first_divergence(const TrainingDiverged& error);
   RunStatus train(const StopSignal& stop);
   std::optional<RunStatus> finish_resumed_step(const StopSignal& stop);
   std::optional<RunStatus> finish_step(const StopSignal& stop);
   bool test(const StopSignal& stop);
   Batch make_batch(std::uint64_t step) const;
   void train_step(const Batch& batch);
+  void read_gradient_norm();
   void report_step();
   void log_step(double tokens_per_s);
   void log_test(const Evaluation& evaluation);
@@ -94,7 +96,7 @@ class Trainer {
   Score batch_score_;
   NamedNumbers batch_summaries_;  // of a step that has a line of metrics
   double learning_rate_ = 0;
-  double grad_norm_ = 0;
+  double grad_norm_ = 0;  // as last read
 
   // Since the last line of metrics, and since this process began.
   double logged_seconds_ = 0;

@@ -9,8 +9,8 @@
 // The above comes first: it includes this file once for each instruction set.
 #include <hwy/highway.h>
 
+#include "core/cpu/attention/kernels.h"
 #include "core/cpu/attention/tile-inl.h"
-#include "core/cpu/cpu_backend.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -252,6 +252,7 @@ template <class T, class Score, bool kSoftmax>
 void backward_tiles(const AttentionProblem<T>& p, const Tensor& out, const Tensor& lse,
                     const Tensor& grad_out, const AttentionGrads& grads) {
   const DType type = dtype_of<T>();
+  const Device device = out.device();
   constexpr bool kConformal = std::is_same_v<Score, ConformalScore<T>>;
   const std::int64_t shares = shares_per_group(p), per_group = p.heads / p.groups;
   const Shape per_query{shares, p.batch, p.heads, p.n_q};
@@ -261,10 +262,10 @@ void backward_tiles(const AttentionProblem<T>& p, const Tensor& out, const Tenso
       kSoftmax ? lse.data<T>() : nullptr,
       Tensor::empty(
           {shares, p.batch, p.heads, p.padded_queries(), round_up(p.d, attention_lanes<T>)}, type),
-      kConformal && grads.sharpness.defined() ? Tensor::zeros(per_query, type) : Tensor(),
-      grads.log_factor.defined() ? Tensor::zeros(per_query, type) : Tensor(),
+      kConformal && grads.sharpness.defined() ? Tensor::zeros(per_query, type, device) : Tensor(),
+      grads.log_factor.defined() ? Tensor::zeros(per_query, type, device) : Tensor(),
       grads.distance_bias.defined()
-          ? Tensor::zeros({shares, p.batch, p.heads, p.distance_bias.size(1)}, type)
+          ? Tensor::zeros({shares, p.batch, p.heads, p.distance_bias.size(1)}, type, device)
           : Tensor()};
   parallel_for(p.batch * p.groups * shares, 1, [&](std::int64_t begin, std::int64_t end) {
     BackwardTile<T, Score, kSoftmax> tile(p, state, grads);
@@ -322,9 +323,9 @@ namespace mobius {
 
 HWY_EXPORT(attention_backward);
 
-void CpuBackend::attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
-                                    const Tensor& out, const Tensor& lse, const Tensor& grad_out,
-                                    const AttentionGrads& grads) {
+void CpuAttention::attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
+                                      const Tensor& out, const Tensor& lse, const Tensor& grad_out,
+                                      const AttentionGrads& grads) {
   HWY_DYNAMIC_DISPATCH(attention_backward)(spec, inputs, out, lse, grad_out, grads);
 }
 

@@ -2,7 +2,8 @@
 
 #include <cmath>
 
-#include "core/ops.h"
+#include "core/ops/copy.h"
+#include "core/ops/elementwise.h"
 
 namespace mobius {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 template <class T>
 Tensor widened(const Tensor& x, std::int64_t width) {
   const std::int64_t n = x.size(-1), rows = n == 0 ? 0 : x.numel() / n;
-  Tensor out = Tensor::zeros({rows, width}, x.dtype());
+  Tensor out = Tensor::zeros({rows, width}, x.dtype(), x.device());
   out.slice(1, 0, n).copy_from(x.reshape({rows, n}));
   return out;
 }

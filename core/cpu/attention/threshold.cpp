@@ -10,8 +10,8 @@
 
 #include <vector>
 
+#include "core/cpu/attention/kernels.h"
 #include "core/cpu/attention/tile-inl.h"
-#include "core/cpu/cpu_backend.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mobius {
@@ -113,8 +113,8 @@ namespace mobius {
 
 HWY_EXPORT(threshold_tiles);
 
-void CpuBackend::attention_threshold(const AttentionSpec& spec, const AttentionInputs& inputs,
-                                     std::int64_t topk, const AttentionThreshold& out) {
+void CpuAttention::attention_threshold(const AttentionSpec& spec, const AttentionInputs& inputs,
+                                       std::int64_t topk, const AttentionThreshold& out) {
   HWY_DYNAMIC_DISPATCH(threshold_tiles)(spec, inputs, topk, out);
 }
 

@@ -6,10 +6,10 @@
 #include "core/thread_limit.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::launch_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Environment open_mpi(const std::string& rank, const std::string& size) {
   return {{"OMPI_COMM_WORLD_RANK", rank},
@@ -155,4 +155,4 @@ TEST(ThreadsPerRank, RefuseWhatIsNoNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::launch_test

@@ -11,7 +11,7 @@
 #include "core/backend.h"
 #include "core/error.h"
 
-namespace mobius {
+namespace mobius::isa_test {
 namespace {
 
 using ::testing::AnyOf;
@@ -73,4 +73,4 @@ TEST_F(IsaEnvironment, EmptyIsAsGoodAsUnset) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::isa_test

@@ -13,7 +13,7 @@
 #include "core/cpu/gemm/gemm.h"
 #include "core/ops.h"
 
-namespace mobius {
+namespace mobius::bf16_shapes_test {
 namespace {
 
 struct Layout {
@@ -112,4 +112,4 @@ TEST(EvenProduct, HasTheSumsOfTheProductAndAnEvenK) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::bf16_shapes_test

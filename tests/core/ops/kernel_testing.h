@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/backend.h"
+#include "core/ops.h"
 #include "core/parallel.h"
 #include "core/rng.h"
 #include "core/tensor.h"
@@ -55,6 +55,12 @@ Tensor misaligned(const std::vector<T>& values) {
   std::copy(values.begin(), values.end(), padded.begin() + 3);
   const auto n = static_cast<std::int64_t>(padded.size());
   return Tensor::from(padded, {n}).slice(0, 3, n);
+}
+
+/// Those of update `step`, with gradients as they are.
+inline Tensor update_scalars(double learning_rate, int step, double factor = 1) {
+  const std::vector<double> scalars = {learning_rate, static_cast<double>(step), factor, 0, 0, 0};
+  return Tensor::from(scalars, {UpdateScalar::count});
 }
 
 /// |got - want| within `ulps` units of T in the last place of `scale` (of want when 0), or within

@@ -4,7 +4,7 @@
 #include "core/ops.h"
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::loss_test {
 namespace {
 
 using testing::near;
@@ -92,4 +92,4 @@ TYPED_TEST(CrossEntropy, SameBitsForEveryThreadCount) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::loss_test

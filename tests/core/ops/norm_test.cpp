@@ -2,7 +2,7 @@
 #include "core/ops.h"
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::norm_test {
 namespace {
 
 using testing::expect_same_for_every_thread_count;
@@ -167,4 +167,4 @@ TYPED_TEST(Norm, SameBitsForEveryThreadCount) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::norm_test

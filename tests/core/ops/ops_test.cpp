@@ -5,7 +5,7 @@
 
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::ops_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -114,4 +114,4 @@ TEST(Ops, AttentionChecksItsThreshold) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::ops_test

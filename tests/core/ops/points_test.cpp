@@ -3,7 +3,7 @@
 #include "core/ops.h"
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::points_test {
 namespace {
 
 using testing::expect_same_for_every_thread_count;
@@ -108,4 +108,4 @@ TYPED_TEST(Points, EmptyAndThreads) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::points_test

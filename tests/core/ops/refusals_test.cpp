@@ -12,7 +12,7 @@
 #include "core/ops.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::refusals_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -173,4 +173,4 @@ TEST(Refusals, OfAttention) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::refusals_test

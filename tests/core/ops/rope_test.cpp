@@ -2,7 +2,7 @@
 #include "core/ops.h"
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::rope_test {
 namespace {
 
 using testing::expect_same_for_every_thread_count;
@@ -73,4 +73,4 @@ TYPED_TEST(Rope, EmptyAndThreads) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::rope_test

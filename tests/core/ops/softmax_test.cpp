@@ -2,7 +2,7 @@
 #include "core/ops.h"
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::softmax_test {
 namespace {
 
 using testing::expect_same_for_every_thread_count;
@@ -176,4 +176,4 @@ TEST(MaterializeMask, CombinesCausalAndGiven) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::softmax_test

@@ -6,7 +6,7 @@
 #include "core/ops.h"
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::special_test {
 namespace {
 
 struct Reference {
@@ -119,4 +119,4 @@ TEST(LogHyp2f1, SameBitsForEveryThreadCount) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::special_test

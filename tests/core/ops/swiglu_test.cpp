@@ -4,7 +4,7 @@
 #include "core/ops.h"
 #include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::swiglu_test {
 namespace {
 
 template <class T>
@@ -58,4 +58,4 @@ TEST(SwigluErrors, ShapesAndTypesMustAgree) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::swiglu_test

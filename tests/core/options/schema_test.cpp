@@ -16,11 +16,11 @@
 #include "core/options/validate.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::schema_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // The message of the ConfigError that `call` throws.
 const OptionField& field_of(const Schema& schema, const char* key) {
@@ -217,7 +217,7 @@ TEST(Schema, CountsHaveALargestUnlessTheyAreUnbounded) {
   EXPECT_EQ(refusal("count", largest_count + 1),
             "must be at most 1000000000000000, got 1000000000000001");
   EXPECT_THAT(refusal("counts", std::vector<std::int64_t>{1, largest}),
-              testing::HasSubstr("must be at most"));
+              ::testing::HasSubstr("must be at most"));
   EXPECT_EQ(count, largest_count);
 }
 
@@ -379,4 +379,4 @@ TEST(Schema, AListOfStructsIsDescribedElementByElement) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::schema_test

@@ -18,14 +18,14 @@
 #include "tests/train/run_fixture.h"
 #include "train/checkpoint/checksum.h"
 
-namespace mobius {
+namespace mobius::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 CheckpointHeader some_header(std::int64_t step = 7) {
   return {.step = step,
@@ -71,7 +71,7 @@ void expect_same_bits(const std::vector<NamedTensor>& a, const std::vector<Named
   }
 }
 
-class Checkpoint : public testing::Test {
+class Checkpoint : public ::testing::Test {
  protected:
   TemporaryFolder folder_;
   fs::path path_ = folder_ / "step-00000007.h5";
@@ -428,4 +428,4 @@ TEST_F(CheckpointFolder, TheNewestFallsBackToTheBest) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::checkpoint_test

@@ -11,7 +11,7 @@
 #include "tests/error_of.h"
 #include "tests/train/run_fixture.h"
 
-namespace mobius {
+namespace mobius::safetensors_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -220,4 +220,4 @@ TEST_F(SafetensorsTest, FillsWhatFitsAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::safetensors_test

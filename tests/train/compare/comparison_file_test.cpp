@@ -14,13 +14,13 @@
 #include "tests/train/config_fixture.h"
 #include "train/config/reader.h"
 
-namespace mobius {
+namespace mobius::comparison_file_test {
 namespace {
 
 using config_fixture::RunOptions;
 using config_fixture::Sparse;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::vector<std::string> names_of(const std::string& text) {
   std::vector<std::string> names;
@@ -93,7 +93,7 @@ TEST(ComparisonFile, OverridesReachTheBaseAndTheVariations) {
 
 TEST(ComparisonFile, MayStartFromAnotherFile) {
   const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / "mobius_config_variations";
+      std::filesystem::path(::testing::TempDir()) / "mobius_config_variations";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "base.yaml") << "optimizer:\n  lr: 1e-3\n  clip: -2\n";
   const auto expand = [&](const std::string& text) {
@@ -292,4 +292,4 @@ TEST(ComparisonFile, RefusesGridsThatAreNone) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::comparison_file_test

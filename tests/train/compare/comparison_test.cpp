@@ -10,15 +10,15 @@
 #include "tests/train/run_fixture.h"
 #include "train/compare/comparison_output.h"
 
-namespace mobius {
+namespace mobius::comparison_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class ComparisonTest : public testing::Test {
+class ComparisonTest : public ::testing::Test {
  protected:
   // Leaves what a run would: `accuracy` in hundredths.
   void run(const std::string& name, const std::string& rate, int accuracy, double loss,
@@ -95,7 +95,7 @@ TEST_F(ComparisonTest, ALossThatIsNotFiniteNeverWins) {
   EXPECT_THAT(text.at(1), AllOf(HasSubstr("a "), HasSubstr("0.5000"), HasSubstr("lr 2 diverged")));
   EXPECT_THAT(text.at(3), AllOf(HasSubstr("b "), HasSubstr("0/1 runs, diverged")));
   EXPECT_THAT(lines_of(to_csv(comparison)),
-              testing::Contains(testing::StartsWith("run,b-lr=2,b,2,1,0,diverged,,,,,")));
+              ::testing::Contains(::testing::StartsWith("run,b-lr=2,b,2,1,0,diverged,,,,,")));
   const auto json = nlohmann::json::parse(to_json(comparison));
   EXPECT_EQ(json["variants"][0]["learning_rates"][1]["diverged_runs"], 1);
   EXPECT_EQ(json["variants"][2]["best"]["diverged_runs"], 1);
@@ -158,4 +158,4 @@ TEST_F(ComparisonTest, TextHasItsOwnNumbers) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::comparison_test

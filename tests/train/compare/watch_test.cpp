@@ -7,11 +7,11 @@
 
 #include "tests/train/run_fixture.h"
 
-namespace mobius {
+namespace mobius::watch_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(Plot, PutsPointsWhereTheyBelong) {
   const Curve falling{"falling", {{0, 6}, {50, 1}}};
@@ -73,11 +73,11 @@ TEST(Watch, ReadsRunsAndComparisons) {
   EXPECT_THAT(watch_screen(runs, 60, 20),
               AllOf(HasSubstr("test loss"), HasSubstr("test accuracy"), HasSubstr("  a a  loss 3."),
                     HasSubstr("  b b  loss 3.")));
-  EXPECT_THAT(watch_screen(runs, 60, 20), testing::Not(HasSubstr("diverged")));
+  EXPECT_THAT(watch_screen(runs, 60, 20), ::testing::Not(HasSubstr("diverged")));
   EXPECT_THROW(train_in(folder / "all/c", known, {"optimizer.lr=1e30"}), TrainingDiverged);
   EXPECT_THAT(watch_screen(watched_runs(folder / "all"), 60, 20), HasSubstr("  c c  diverged\n"));
   EXPECT_THROW(watched_runs(folder / "none"), ConfigError);
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::watch_test

@@ -10,14 +10,14 @@
 #include "tests/train/run_fixture.h"
 #include "train/config/document.h"
 
-namespace mobius {
+namespace mobius::config_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
-class ConfigTest : public testing::Test {
+class ConfigTest : public ::testing::Test {
  protected:
   std::string error_with(const std::vector<std::string>& overrides) {
     return error_of([&] { config_of(kTinyRun, overrides, known_); });
@@ -106,7 +106,7 @@ TEST_F(ConfigTest, BlamesTheKeyThatWasSet) {
 TEST_F(ConfigTest, RepeatsWhatWasWrittenWithoutControlCharacters) {
   EXPECT_THAT(
       error_with({R"(attention.kind="\e]0;x\asoftmax")"}),
-      AllOf(HasSubstr("unknown name '\\x1b]0;x\\x07softmax'"), testing::Not(HasSubstr("\x1b"))));
+      AllOf(HasSubstr("unknown name '\\x1b]0;x\\x07softmax'"), ::testing::Not(HasSubstr("\x1b"))));
   EXPECT_THAT(error_with({R"(model={"d_mo\ndel": 3})"}),
               HasSubstr("model.d_mo\\ndel: unknown key; did you mean 'model.d_model'?"));
   EXPECT_THAT(error_with({R"(model.mlp="\x9f")"}), HasSubstr("unknown choice '\\xc2\\x9f'"));
@@ -148,9 +148,9 @@ TEST_F(ConfigTest, IntegersNearTheirLimitsAreRefusedOrSafe) {
       find_unbounded(*describe(config), "", found);
     }
   }
-  EXPECT_THAT(found, testing::ElementsAre("attention.feature_seed", "attention.n_global",
-                                          "attention.stride", "attention.topk", "attention.window",
-                                          "train.seed"));
+  EXPECT_THAT(found, ::testing::ElementsAre("attention.feature_seed", "attention.n_global",
+                                            "attention.stride", "attention.topk",
+                                            "attention.window", "train.seed"));
   EXPECT_EQ(error_with({"attention={kind: sparse, window: 9223372036854775807}"}), "no error");
   EXPECT_EQ(
       error_with({"model={d_model: 16, positions: relative, max_distance: 4611686018427387904}"}),
@@ -254,7 +254,7 @@ TEST_F(ConfigTest, ListsChanges) {
   for (const ConfigChange& change : changes(*before, *after)) {
     found.push_back(change.key + ": " + change.before + " -> " + change.after);
   }
-  EXPECT_THAT(found, testing::UnorderedElementsAre(
+  EXPECT_THAT(found, ::testing::UnorderedElementsAre(
                          "optimizer.lr: 0.001 -> 0.25", "task.mixture.0.seq_len:  -> 16",
                          "task.mixture.0.n_pairs:  -> 2", "task.mixture.0.weight:  -> 1.0"));
   EXPECT_TRUE(changes(*before, *before).empty());
@@ -301,4 +301,4 @@ TEST(EarlyStop, IsNeverReachedByAScoreThatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::config_test

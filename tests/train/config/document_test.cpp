@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::document_test {
 namespace {
 
 std::string refusal_of_text(const std::string& text) {
@@ -94,7 +94,7 @@ TEST(ConfigDocument, RefusesMalformedYaml) {
 TEST(ConfigDocument, RefusesFilesThatAreNoText) {
   using std::string_literals::operator""s;
   const std::filesystem::path file =
-      std::filesystem::path(testing::TempDir()) / "mobius_config_document.yaml";
+      std::filesystem::path(::testing::TempDir()) / "mobius_config_document.yaml";
   const auto refusal_of_file = [&](const std::string& content) {
     std::ofstream(file, std::ios::binary) << content;
     return error_of<ConfigError>([&] { ConfigDocument::from_file(file); });
@@ -149,12 +149,12 @@ TEST(ConfigDocument, RefusesTheCornersOfYaml) {
       {"a: 1\n~: 2\n", "f.yaml:2:1: a key must be a text, got null"}};
   for (const auto& [text, message] : table) EXPECT_EQ(refusal_of_text(text), message) << text;
   const std::string deep(100000, '[');
-  EXPECT_THAT(refusal_of_text("a: " + deep), testing::EndsWith(": nested too deeply"));
+  EXPECT_THAT(refusal_of_text("a: " + deep), ::testing::EndsWith(": nested too deeply"));
 }
 
 TEST(ConfigDocument, ReadsFilesAndNamesThoseItCannot) {
   const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / "mobius_config_document";
+      std::filesystem::path(::testing::TempDir()) / "mobius_config_document";
   std::filesystem::create_directories(folder);
   const std::filesystem::path file = folder / "run.yaml";
   std::ofstream(file) << "a: 1\n";
@@ -224,4 +224,4 @@ TEST(ConfigDocument, MergesMapsKeyByKeyAndReplacesTheRest) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::document_test

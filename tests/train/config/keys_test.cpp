@@ -13,7 +13,7 @@
 #include "tests/train/run_fixture.h"
 #include "train/config/writer.h"
 
-namespace mobius {
+namespace mobius::keys_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -261,4 +261,4 @@ TEST(EveryKey, IsCoveredForEveryKind) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::keys_test

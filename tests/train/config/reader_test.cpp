@@ -13,15 +13,15 @@
 #include "tests/train/config_fixture.h"
 #include "train/config/writer.h"
 
-namespace mobius {
+namespace mobius::reader_test {
 namespace {
 
 using config_fixture::Precision;
 using config_fixture::RunOptions;
 using config_fixture::Softmax;
 using config_fixture::Sparse;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 const std::string kBase = "optimizer: {lr: 1e-3}\n";
 
@@ -328,4 +328,4 @@ TEST(ConfigReader, NamingTheDefaultKindKeepsItsDefaults) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::reader_test

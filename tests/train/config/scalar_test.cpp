@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::scalar_test {
 namespace {
 
 TEST(ConfigScalar, NumbersAreReadAsWritten) {
@@ -143,4 +143,4 @@ TEST(ConfigScalar, OnlyTrueAndFalseAreBooleans) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::scalar_test

@@ -12,7 +12,7 @@
 #include "train/io/file.h"
 #include "train/run/experiment.h"
 
-namespace mobius {
+namespace mobius::shipped_configs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -96,4 +96,4 @@ TEST(ShippedConfigs, RecallHasThePublishedSize) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::shipped_configs_test

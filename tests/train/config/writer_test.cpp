@@ -17,15 +17,15 @@
 #include "tests/train/config_fixture.h"
 #include "train/config/reader.h"
 
-namespace mobius {
+namespace mobius::writer_test {
 namespace {
 
 using config_fixture::Precision;
 using config_fixture::RunOptions;
 using config_fixture::Sparse;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 RunOptions read_back(const std::string& yaml) {
   RunOptions run;
@@ -216,4 +216,4 @@ TEST(ConfigHelp, FitsTheWidth) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::writer_test

@@ -14,17 +14,17 @@
 #include "tests/error_of.h"
 #include "tests/temporary_folder.h"
 
-namespace mobius {
+namespace mobius::file_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
-class FileTest : public testing::Test {
+class FileTest : public ::testing::Test {
  protected:
   std::string pipe() const {
     const std::string path = folder_ / "pipe";
@@ -189,4 +189,4 @@ TEST_F(FileTest, ReadsAPipeThatIsWrittenTo) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::file_test

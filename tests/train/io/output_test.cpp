@@ -8,7 +8,7 @@
 #include "tests/error_of.h"
 #include "tests/temporary_folder.h"
 
-namespace mobius {
+namespace mobius::output_test {
 namespace {
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
@@ -67,4 +67,4 @@ TEST(Output, IsDroppedWhereNobodyReadsAndTheWorkIsToStop) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::output_test

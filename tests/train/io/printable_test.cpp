@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace mobius {
+namespace mobius::printable_test {
 namespace {
 
 using std::string_literals::operator""s;
@@ -91,4 +91,4 @@ TEST(FindBinary, FindsTheFirstByteThatIsNoText) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::printable_test

@@ -10,11 +10,11 @@
 #include <functional>
 #include <thread>
 
-namespace mobius {
+namespace mobius::stop_signal_test {
 namespace {
 
-using testing::ExitedWithCode;
-using testing::KilledBySignal;
+using ::testing::ExitedWithCode;
+using ::testing::KilledBySignal;
 
 constexpr int kAsExpected = 7;
 
@@ -27,7 +27,7 @@ constexpr int kAsExpected = 7;
 }
 
 // Each body is a program of its own, whose only thread makes the StopSignal.
-class StopSignalTest : public testing::Test {
+class StopSignalTest : public ::testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
@@ -98,4 +98,4 @@ TEST_F(StopSignalTest, LetsAWriteToAClosedPipeFail) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::stop_signal_test

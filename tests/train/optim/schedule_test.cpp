@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace mobius {
+namespace mobius::schedule_test {
 namespace {
 
 std::vector<double> rates(const ScheduleOptions& schedule, std::int64_t max_steps) {
@@ -43,4 +43,4 @@ TEST(Schedule, WithoutRoomToDecayStaysAtThePeak) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::schedule_test

@@ -9,11 +9,11 @@
 #include "tests/train/run_fixture.h"
 #include "train/run/experiment.h"
 
-namespace mobius {
+namespace mobius::attention_maps_test {
 namespace {
 
 using Json = nlohmann::json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Json maps_of(const std::vector<std::string>& settings) {
   const Registries known;
@@ -105,4 +105,4 @@ TEST(AttentionMaps, AreWrittenWhereAskedFor) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::attention_maps_test

@@ -10,12 +10,12 @@
 #include "tests/train/run_fixture.h"
 #include "train/recording/metrics_reader.h"
 
-namespace mobius {
+namespace mobius::metrics_test {
 namespace {
 
 using Json = nlohmann::json;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 MetricsLine line_at(std::int64_t step) {
   MetricsLine line;
@@ -274,4 +274,4 @@ TEST(Summary, IsNothingWhereItIsNotOurs) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::metrics_test

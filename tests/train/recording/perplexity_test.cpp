@@ -16,13 +16,13 @@
 #include "train/run/evaluation.h"
 #include "train/run/step.h"
 
-namespace mobius {
+namespace mobius::perplexity_test {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr const char* kTextRun = R"(
 task: {name: lm, tokenizer: char, seq_len: 16, n_test: 8}
@@ -32,7 +32,7 @@ eval: {every: 3}
 checkpoint: {every: 3}
 )";
 
-class TextRun : public testing::Test {
+class TextRun : public ::testing::Test {
  protected:
   void SetUp() override { write_text(text_, some_text(60)); }
 
@@ -214,4 +214,4 @@ TEST(Labels, AreShiftedOnceInTrainingAndEvaluation) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::perplexity_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace mobius {
+namespace mobius::score_test {
 namespace {
 
 // A mean of means would be 6.
@@ -31,4 +31,4 @@ TEST(Score, LowerLossAndHigherAccuracyAreBetter) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::score_test

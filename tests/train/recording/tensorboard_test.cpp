@@ -10,11 +10,11 @@
 
 #include "tests/train/run_fixture.h"
 
-namespace mobius {
+namespace mobius::tensorboard_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 // A reader of its own, of protocol buffers in general: it shares nothing with the writer but the
 // checksum, which CrcOfKnownTexts holds to published values.
@@ -206,4 +206,4 @@ assert [(s.step, s.value) for s in events.Scalars("train/loss")] == [(1, 0.5), (
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::tensorboard_test

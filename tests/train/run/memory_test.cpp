@@ -7,17 +7,17 @@
 #include "tests/train/run_fixture.h"
 #include "train/run/experiment.h"
 
-namespace mobius {
+namespace mobius::memory_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 // ---- what there is
 
-class AvailableMemory : public testing::Test {
+class AvailableMemory : public ::testing::Test {
  protected:
   void SetUp() override {
     write("proc/meminfo",
@@ -111,8 +111,8 @@ TEST(MemoryNeed, IsNotAboveWhatARunTakesAndNotFarBelow) {
     std::vector<std::string> settings = large;
     settings.insert(settings.end(), more.begin(), more.end());
     const double need = total_bytes(need_of(settings)), peak = peak_of(settings);
-    EXPECT_LE(need, peak) << testing::PrintToString(more);
-    EXPECT_GE(need, 0.3 * peak) << testing::PrintToString(more);
+    EXPECT_LE(need, peak) << ::testing::PrintToString(more);
+    EXPECT_GE(need, 0.3 * peak) << ::testing::PrintToString(more);
   }
 }
 
@@ -164,4 +164,4 @@ TEST(TaskSize, IsThatOfTheTask) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::memory_test

@@ -10,10 +10,10 @@
 #include "tests/train/run_fixture.h"
 #include "train/run/experiment.h"
 
-namespace mobius {
+namespace mobius::precision_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // ---- updates smaller than bf16 can tell: its numbers next to 1 are 2^-8 and 2^-7 away
 
@@ -82,7 +82,7 @@ TEST(Precision, IsF32OrBf16) {
 
 // ---- runs
 
-class PrecisionRuns : public testing::Test {
+class PrecisionRuns : public ::testing::Test {
  protected:
   RunSummary train(const std::string& name, const std::vector<std::string>& overrides,
                    const std::string& resume = "") {
@@ -133,4 +133,4 @@ TEST_F(PrecisionRuns, InBf16AreTheSameForEveryThreadCountAndAfterAResume) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::precision_test

@@ -6,7 +6,7 @@
 
 #include "tests/train/run_fixture.h"
 
-namespace mobius {
+namespace mobius::progress_test {
 namespace {
 
 TEST(Format, Durations) {
@@ -68,4 +68,4 @@ TEST(Progress, PrintsPlainLinesWhereThereIsNoTerminal) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::progress_test

@@ -7,16 +7,16 @@
 
 #include "tests/train/run_fixture.h"
 
-namespace mobius {
+namespace mobius::run_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 const Resume kAuto{.from = Resume::From::newest};
 
-class RunFolderTest : public testing::Test {
+class RunFolderTest : public ::testing::Test {
  protected:
   void write(const std::string& name, const std::string& text = "of others") const {
     fs::create_directories((run_ / name).parent_path());
@@ -142,4 +142,4 @@ TEST_F(RunFolderTest, TakingItRemovesWhatAKilledRunLeft) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::run_folder_test

@@ -14,16 +14,16 @@
 #include "tests/hostile_checkpoint.h"
 #include "tests/train/run_fixture.h"
 
-namespace mobius {
+namespace mobius::trainer_test {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class TrainerTest : public testing::Test {
+class TrainerTest : public ::testing::Test {
  protected:
   RunSummary train(const std::string& name, const std::vector<std::string>& overrides = {},
                    const std::string& resume = "") {
@@ -139,7 +139,7 @@ TEST_F(TrainerTest, StopsEarlyAndStaysStopped) {
   RunSummary summary = train("run", goal);
   EXPECT_EQ(summary.status, RunStatus::early_stop);
   EXPECT_EQ(summary.step, 3);
-  EXPECT_THAT(checkpoints("run"), testing::Contains("step-00000003.h5"));
+  EXPECT_THAT(checkpoints("run"), ::testing::Contains("step-00000003.h5"));
   summary = train("run", goal, "auto");
   EXPECT_EQ(summary.status, RunStatus::early_stop);
   EXPECT_EQ(summary.step, 3);
@@ -420,4 +420,4 @@ TEST_F(TrainerTest, ReportsTheShareBeyondTheResolutionLimit) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::trainer_test

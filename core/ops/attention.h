@@ -9,28 +9,12 @@
 // D query/key dimension, Dv value dimension.
 #pragma once
 
+#include "core/backend.h"
+#include "core/ops/attention_mask.h"
 #include "core/rng.h"
 #include "core/tensor.h"
 
 namespace mobius {
-
-namespace pieces {
-#include "core/attention_pieces.inc"
-}
-
-/// Which keys a query sees. Query i stands at position p = i + (Nk - Nq).
-struct AttentionMask {
-  bool causal = false;        // only j <= p
-  Tensor mask = {};           // undefined, or u8, broadcastable to [B, H, Nq, Nk]: only where not 0
-  std::int64_t window = 0;    // > 0: only |p - j| < window ...
-  std::int64_t stride = 0;    // ... or, when > 0, (p - j) mod stride == 0 ...
-  std::int64_t n_global = 0;  // ... or j < n_global; none of the three may be negative
-
-  /// What window, stride and n_global say of a query at position p and key j.
-  bool pattern_sees(std::int64_t p, std::int64_t j) const {
-    return pieces::pattern_sees(p, j, window, stride, n_global);
-  }
-};
 
 /// From the product <q_i, k_j> to an unnormalised weight.
 enum class ScoreMap {
@@ -84,19 +68,38 @@ struct AttentionGrads {
   Tensor q, k, v, key_bias, distance_bias, sharpness, log_factor;
 };
 
-/// Attention by feature products:
-///   out_i = sum_j <q_i, k_j> v_j / (sum_j <q_i, k_j> + eps),
-/// over the keys that i sees: all of them, or the causal ones. q and k are features (docs/MATH.md,
-/// section 4), M of them; shapes, strides and heads as in AttentionInputs, with M for D. Causal
-/// needs Nk >= Nq.
-struct LinearAttentionInputs {
-  Tensor q, k, v;
-  bool causal = false;
-  double eps = 0;
+struct AttentionResult {
+  Tensor out;  // [B, H, Nq, Dv], a view of dense [B, Nq, H, Dv]: merging the heads copies nothing
+  Tensor lse;  // [B, H, Nq]: log of the sum of the weights (infinity where no key is seen), kept
+               // for the backward pass; undefined without a softmax
 };
+AttentionResult attention(const AttentionSpec& spec, const AttentionInputs& inputs);
+AttentionGrads attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
+                                  const AttentionResult& result, const Tensor& grad_out);
 
-struct LinearAttentionGrads {
-  Tensor q, k, v;
+/// For AttentionSpec::threshold; `spec` gives the mask and the scale. In memory linear in Nk.
+AttentionThreshold attention_threshold(const AttentionSpec& spec, const AttentionInputs& inputs,
+                                       std::int64_t topk);
+
+/// Throws Error unless the numbers of an attention call are in range and belong to its score map:
+/// what the fused and the composed form check alike.
+void require_numbers_fit(const AttentionSpec& spec, const AttentionInputs& inputs);
+
+class AttentionKernels : public KernelFamily {
+ public:
+  static constexpr std::string_view family = "attention";
+
+  /// out[B, H, Nq, Dv] is strided except along its last dimension; lse is undefined without a
+  /// softmax.
+  virtual void attention(const AttentionSpec& spec, const AttentionInputs& inputs,
+                         const Tensor& out, const Tensor& lse) = 0;
+  /// Writes the gradients that are defined; q, k and v always are. grad_out is as strided as out.
+  virtual void attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
+                                  const Tensor& out, const Tensor& lse, const Tensor& grad_out,
+                                  const AttentionGrads& grads) = 0;
+  /// Writes the threshold that leaves each query the `topk` keys with the largest scale <q_i, k_j>.
+  virtual void attention_threshold(const AttentionSpec& spec, const AttentionInputs& inputs,
+                                   std::int64_t topk, const AttentionThreshold& out) = 0;
 };
 
 }  // namespace mobius
