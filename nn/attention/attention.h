@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/attention.h"
+#include "core/ops/attention_mask.h"
 #include "core/options/registry.h"
 #include "core/options/schema.h"
 #include "nn/attention/cache.h"
