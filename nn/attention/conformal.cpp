@@ -7,8 +7,6 @@ namespace mobius {
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 // Number of keys that each query sees, [..., n_q].
 Tensor visible_counts(const HeadInputs& in) {
   const std::int64_t n_q = in.q.size(-2), n_k = in.k.size(-2);
@@ -39,7 +37,8 @@ Variable log_factor(const Radius& radius, const ConformalKernel& kernel,
     return per_query(spread + scale(log(one_minus_r), 2 * s));
 
   // A query that sees no key has no weight to divide.
-  const Variable log_count(unary({UnaryOp::log}, unary({UnaryOp::clamp, 1, infinity}, counts)));
+  const Variable log_count(unary(
+      {UnaryOp::log}, unary({UnaryOp::clamp, 1, std::numeric_limits<double>::infinity()}, counts)));
   const Variable per_key = per_query(spread) - log_count;
   if (weight == ConformalWeight::custom) {
     const double half = static_cast<double>(d) / 2;
