@@ -103,9 +103,7 @@ Variable rope(const Variable& x, double base, std::int64_t offset = 0);
 
 /// Fused attention: shapes and formulas in core/attention.h. Fields that core/attention.h allows to
 /// be undefined may be undefined here.
-struct AttentionVariables {
-  Variable q, k, v, key_bias{}, distance_bias{}, sharpness{}, log_factor{};
-};
+using AttentionVariables = AttentionOperands<Variable>;
 Variable attention(const AttentionSpec& spec, const AttentionVariables& inputs);
 
 /// By feature products, linear in the sequence: see LinearAttentionInputs.

@@ -10,13 +10,10 @@
 #pragma once
 
 #include "core/rng.h"
+#include "core/score_maps/operands.h"
 #include "core/tensor.h"
 
 namespace mobius {
-
-namespace pieces {
-#include "core/attention_pieces.inc"
-}
 
 /// Which keys a query sees. Query i stands at position p = i + (Nk - Nq).
 struct AttentionMask {
@@ -25,33 +22,11 @@ struct AttentionMask {
   std::int64_t window = 0;    // > 0: only |p - j| < window ...
   std::int64_t stride = 0;    // ... or, when > 0, (p - j) mod stride == 0 ...
   std::int64_t n_global = 0;  // ... or j < n_global; none of the three may be negative
+  Tensor selected = {};  // undefined, or i32, broadcastable to [B, H, Nq, K]: only these keys, in
+                         // ascending order, the rest of a row being Nk; see attention_topk()
 
-  /// What window, stride and n_global say of a query at position p and key j.
-  bool pattern_sees(std::int64_t p, std::int64_t j) const {
-    return pieces::pattern_sees(p, j, window, stride, n_global);
-  }
-};
-
-/// From the product <q_i, k_j> to an unnormalised weight.
-enum class ScoreMap {
-  /// exp(scale t_i <q_i, k_j> + key_bias_j + distance_bias[p - j])
-  dot,
-  /// exp(min(g_i - s log a_ij, log_cap)), a_ij = 1 - t_i <q_i, k_j> > 0, q and k of unit length
-  conformal
-};
-
-enum class WeightNormalizer {
-  softmax,  // w / sum_j w, by a running maximum
-  none      // w as it is: no reduction over the keys at all
-};
-
-/// A selection of the `topk` keys with the largest products for each query, found by
-/// attention_threshold(): a query sees, of the keys that the mask lets it see, those whose product
-/// scale t_i <q_i, k_j> is above `value`, or equal to it with j <= `last_key` (ties: the smaller
-/// j).
-struct AttentionThreshold {
-  Tensor value{};     // [B, H, Nq], undefined: no selection
-  Tensor last_key{};  // i64 [B, H, Nq]
+  /// Whether it says no more than `causal` does.
+  bool is_simple() const { return !mask.defined() && window == 0 && !selected.defined(); }
 };
 
 struct AttentionSpec {
@@ -61,28 +36,16 @@ struct AttentionSpec {
   double exponent = 1;  // s of ScoreMap::conformal, > 0
   double log_cap = 80;  // of ScoreMap::conformal without a softmax: e^80 is finite in f32
   AttentionMask mask{};
-  AttentionThreshold threshold{};
   double dropout = 0;  // of the weights, after normalisation
   RngKey dropout_key{};
 };
 
 /// All tensors of one real type. q, k, v may be strided except along their last dimension, which
-/// must be dense; the others are dense.
-struct AttentionInputs {
-  Tensor q;              // [B, H, Nq, D]
-  Tensor k;              // [B, G, Nk, D]
-  Tensor v;              // [B, G, Nk, Dv]
-  Tensor key_bias;       // dot: undefined or [B, G, Nk]
-  Tensor distance_bias;  // dot: undefined or [H, Nq + Nk - 1]; pairs with j - i = t - (Nq - 1) read
-                         // entry t
-  Tensor sharpness;      // t_i, [B, H, Nq]; conformal: in [0, 1); dot: undefined means 1
-  Tensor log_factor;     // conformal: g_i, [B, H, Nq]; undefined means 0
-};
-
+/// must be dense; the others are dense. Numbers that the score map does not require may be
+/// undefined, which means 1 for `sharpness` and 0 for the others.
+using AttentionInputs = AttentionOperands<Tensor>;
 /// Gradients of the inputs of the same names, defined where those are.
-struct AttentionGrads {
-  Tensor q, k, v, key_bias, distance_bias, sharpness, log_factor;
-};
+using AttentionGrads = AttentionOperands<Tensor>;
 
 /// Attention by feature products:
 ///   out_i = sum_j <q_i, k_j> v_j / (sum_j <q_i, k_j> + eps),

@@ -1,14 +1,23 @@
 // The operations of core/ops.h around attention: masks, softmax, the fused kernels.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/ops.h"
 #include "core/ops_checks.h"
+#include "core/score_maps/score_maps.h"
 
 namespace mobius {
 
 // ---- softmax
 
 namespace {
+
+// `scores` with the selected keys of a query in the place of all keys.
+Shape selection_shape(const AttentionMask& mask, Shape scores) {
+  if (mask.selected.ndim() > 0) scores.back() = mask.selected.size(-1);
+  return scores;
+}
 
 void require_mask_fits(std::string_view op, const AttentionMask& mask, const Shape& scores) {
   if (mask.window < 0 || mask.stride < 0 || mask.n_global < 0) {
@@ -18,12 +27,16 @@ void require_mask_fits(std::string_view op, const AttentionMask& mask, const Sha
   if (mask.window == 0 && (mask.stride > 0 || mask.n_global > 0)) {
     throw Error("{}: a stride or n_global has no effect on a mask without a window", op);
   }
-  if (!mask.mask.defined()) return;
-  if (mask.mask.dtype() != DType::u8) throw_unsupported_dtype(op, mask.mask.dtype());
-  if (broadcast_shapes(op, mask.mask.shape(), scores) != scores) {
-    throw ShapeError("{}: mask {} does not fit scores {}", op, to_string(mask.mask.shape()),
-                     to_string(scores));
-  }
+  const auto require = [&](const char* what, const Tensor& x, DType dtype, const Shape& expected) {
+    if (!x.defined()) return;
+    if (x.dtype() != dtype) throw_unsupported_dtype(op, x.dtype());
+    if (broadcast_shapes(op, x.shape(), expected) != expected) {
+      throw ShapeError("{}: {} {} does not fit scores {}", op, what, to_string(x.shape()),
+                       to_string(scores));
+    }
+  };
+  require("mask", mask.mask, DType::u8, scores);
+  require("selected keys", mask.selected, DType::i32, selection_shape(mask, scores));
 }
 
 }  // namespace
@@ -34,14 +47,14 @@ Tensor masked_softmax(const Tensor& scores, double scale, const AttentionMask& m
                      to_string(scores.shape()));
   }
   require_mask_fits("masked_softmax", mask, scores.shape());
-  AttentionMask expanded = mask;
-  if (mask.window > 0) {
-    expanded = {.mask = materialize_mask(mask, scores.size(-2), scores.size(-1), scores.device())};
+  AttentionMask explicit_mask = mask;
+  if (mask.window > 0 || mask.selected.defined()) {
+    explicit_mask = {.mask =
+                         materialize_mask(mask, scores.size(-2), scores.size(-1), scores.device())};
   }
-  if (expanded.mask.defined()) expanded.mask = expanded.mask.expand(scores.shape());
   const Tensor dense = scores.contiguous();
   Tensor weights = dense.empty_like();
-  backend_of(scores).masked_softmax(dense, scale, expanded, weights);
+  backend_of(scores).masked_softmax(dense, scale, explicit_mask, weights);
   return weights;
 }
 
@@ -56,15 +69,18 @@ Tensor materialize_mask(const AttentionMask& mask, std::int64_t n_q, std::int64_
                         Device device) {
   Shape shape{n_q, n_k};
   if (mask.mask.defined()) shape = broadcast_shapes("mask", mask.mask.shape(), shape);
+  if (mask.selected.ndim() > 0) {
+    Shape selected = mask.selected.shape();
+    selected.back() = n_k;
+    shape = broadcast_shapes("mask", selected, shape);
+  }
   require_mask_fits("mask", mask, shape);
   if (shape.back() != n_k || shape[shape.size() - 2] != n_q) {
     throw ShapeError("mask: {} does not fit {} queries and {} keys", to_string(mask.mask.shape()),
                      n_q, n_k);
   }
-  AttentionMask expanded = mask;
-  if (mask.mask.defined()) expanded.mask = mask.mask.expand(shape);
   Tensor allowed = Tensor::empty(shape, DType::u8, device);
-  backend_for(device).materialize_mask(expanded, allowed);
+  backend_for(device).materialize_mask(mask, allowed);
   return allowed;
 }
 
@@ -98,44 +114,41 @@ AttentionInputs checked(const AttentionSpec& spec, AttentionInputs in) {
   require_numbers_fit(spec, in);
   const std::int64_t b = in.q.size(0), h = in.q.size(1), n_q = in.q.size(2), n_k = in.k.size(2);
   require_mask_fits(op, spec.mask, {b, h, n_q, n_k});
-  require_optional(op, "key_bias", in.key_bias, in.q, {b, in.k.size(1), n_k});
-  require_optional(op, "distance_bias", in.distance_bias, in.q, {h, n_q + n_k - 1});
-  require_optional(op, "sharpness", in.sharpness, in.q, {b, h, n_q});
-  require_optional(op, "log_factor", in.log_factor, in.q, {b, h, n_q});
-  require_optional(op, "threshold", spec.threshold.value, in.q, {b, h, n_q});
-  if (spec.threshold.value.defined()) {
-    require_shape(op, "last key of the threshold", spec.threshold.last_key, {b, h, n_q});
-    if (spec.threshold.last_key.dtype() != DType::i64)
-      throw_unsupported_dtype("attention: last key of the threshold",
-                              spec.threshold.last_key.dtype());
-  }
-  if (spec.score == ScoreMap::dot && spec.normalizer == WeightNormalizer::none) {
-    throw Error("attention: the dot score map has no form without normalisation");
-  }
+  const auto shape_of = [&](NumberOf what) -> Shape {
+    if (what == NumberOf::query) return {b, h, n_q};
+    return what == NumberOf::key ? Shape{b, in.k.size(1), n_k} : Shape{h, n_q + n_k - 1};
+  };
+  scores::for_each_number(
+      [&](const NumberKind& number, Tensor& x) {
+        if (!x.defined()) return;
+        require_like(op, number.name, x, in.q, shape_of(number.of));
+        x = x.contiguous();
+      },
+      in);
+  scores::with_score(spec, [](auto map, auto is_softmax) {
+    if (!is_softmax && !map.has_weight)
+      throw Error("attention: the {} score map has no form without normalisation", map.name);
+  });
   in.q = with_dense_rows(in.q);
   in.k = with_dense_rows(in.k);
   in.v = with_dense_rows(in.v);
-  for (Tensor* x : {&in.key_bias, &in.distance_bias, &in.sharpness, &in.log_factor}) {
-    if (x->defined()) *x = x->contiguous();
-  }
   return in;
 }
 
-Tensor empty_if_defined(const Tensor& x) { return x.defined() ? x.empty_like() : Tensor(); }
-
 }  // namespace
 
-void require_numbers_fit(const AttentionSpec& spec, const AttentionInputs& in) {
-  const bool is_dot = spec.score == ScoreMap::dot;
-  const auto refuse = [](const char* map, const char* what) {
-    throw Error("attention: the {} score map takes no {}", map, what);
-  };
-  if (!is_dot && in.key_bias.defined()) refuse("conformal", "key_bias");
-  if (!is_dot && in.distance_bias.defined()) refuse("conformal", "distance_bias");
-  if (is_dot && in.log_factor.defined()) refuse("dot", "log_factor");
-  if (!is_dot && !in.sharpness.defined())
-    throw ShapeError("attention: the conformal score map needs sharpness");
-  if (!is_dot && !(spec.exponent > 0 && std::isfinite(spec.exponent)))
+void require_numbers_fit(const AttentionSpec& spec, const AttentionOperands<bool>& is_given) {
+  scores::with_score(spec, [&](auto map, auto) {
+    scores::for_each_number(
+        [&](const NumberKind& number, bool given, const NumberUse& use) {
+          if (given && !use.is_taken)
+            throw Error("attention: the {} score map takes no {}", map.name, number.name);
+          if (!given && use.is_required)
+            throw ShapeError("attention: the {} score map needs {}", map.name, number.name);
+        },
+        is_given, map.uses);
+  });
+  if (!(spec.exponent > 0 && std::isfinite(spec.exponent)))
     throw Error("attention: expected an exponent above 0, got {}", spec.exponent);
   if (!std::isfinite(spec.scale))
     throw Error("attention: expected a finite scale, got {}", spec.scale);
@@ -144,15 +157,16 @@ void require_numbers_fit(const AttentionSpec& spec, const AttentionInputs& in) {
     throw Error("attention: a dropout of {} is not in [0, 1)", spec.dropout);
 }
 
-AttentionThreshold attention_threshold(const AttentionSpec& spec, const AttentionInputs& inputs,
-                                       std::int64_t topk) {
-  if (topk < 1) throw Error("attention_threshold: expected at least 1 key, got {}", topk);
+Tensor attention_topk(const AttentionSpec& spec, const AttentionInputs& inputs, std::int64_t topk) {
+  if (topk < 1) throw Error("attention_topk: expected at least 1 key, got {}", topk);
   const AttentionInputs in = checked(spec, inputs);
-  const Shape per_query{in.q.size(0), in.q.size(1), in.q.size(2)};
-  AttentionThreshold threshold{Tensor::empty(per_query, in.q.dtype(), in.q.device()),
-                               Tensor::empty(per_query, DType::i64, in.q.device())};
-  backend_of(in.q).attention_threshold(spec, in, topk, threshold);
-  return threshold;
+  const std::int64_t n_k = in.k.size(2);
+  if (n_k > std::numeric_limits<std::int32_t>::max())
+    throw Error("attention_topk: {} keys are more than an i32 can count", n_k);
+  Tensor keys = Tensor::empty({in.q.size(0), in.q.size(1), in.q.size(2), std::min(topk, n_k)},
+                              DType::i32, in.q.device());
+  backend_of(in.q).attention_topk(spec, in, keys);
+  return keys;
 }
 
 AttentionResult attention(const AttentionSpec& spec, const AttentionInputs& inputs) {
@@ -177,13 +191,8 @@ AttentionGrads attention_backward(const AttentionSpec& spec, const AttentionInpu
   if (spec.normalizer == WeightNormalizer::softmax)
     require_like(op, "lse", result.lse, in.q, per_query);
   require_like(op, "grad_out", grad_out, in.q, out);
-  AttentionGrads grads{in.q.empty_like(),
-                       in.k.empty_like(),
-                       in.v.empty_like(),
-                       empty_if_defined(in.key_bias),
-                       empty_if_defined(in.distance_bias),
-                       empty_if_defined(in.sharpness),
-                       empty_if_defined(in.log_factor)};
+  const AttentionGrads grads =
+      map_operands(in, [](const Tensor& x) { return x.defined() ? x.empty_like() : Tensor(); });
   backend_of(in.q).attention_backward(spec, in, result.out, result.lse, with_dense_rows(grad_out),
                                       grads);
   return grads;

@@ -148,7 +148,7 @@ class Backend {
 
   // ---- softmax over the last dimension
   /// weights[..., n_q, n_k] = softmax_j(scale * scores) over the keys that the mask allows; 0
-  /// elsewhere; a row that sees no key is 0. The mask has no window, stride or n_global.
+  /// elsewhere; a row that sees no key is 0. Of the mask only `causal` and `mask` may be set.
   virtual void masked_softmax(const Tensor& scores, double scale, const AttentionMask& mask,
                               const Tensor& weights) = 0;
   /// grad_scores = scale * weights * (grad - sum_j grad weights).
@@ -168,9 +168,9 @@ class Backend {
                                   const Tensor& out, const Tensor& lse, const Tensor& grad_out,
                                   const AttentionGrads& grads) = 0;
 
-  /// Writes the threshold that leaves each query the `topk` keys with the largest scale <q_i, k_j>.
-  virtual void attention_threshold(const AttentionSpec& spec, const AttentionInputs& inputs,
-                                   std::int64_t topk, const AttentionThreshold& out) = 0;
+  /// Writes AttentionMask::selected, keys[B, H, Nq, K] (i32): the K keys with the largest products.
+  virtual void attention_topk(const AttentionSpec& spec, const AttentionInputs& inputs,
+                              const Tensor& keys) = 0;
   /// denominator[B, H, Nq] is kept for the backward pass; out is strided as for attention.
   virtual void linear_attention(const LinearAttentionInputs& inputs, const Tensor& out,
                                 const Tensor& denominator) = 0;

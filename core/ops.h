@@ -94,9 +94,10 @@ AttentionResult attention(const AttentionSpec& spec, const AttentionInputs& inpu
 AttentionGrads attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
                                   const AttentionResult& result, const Tensor& grad_out);
 
-/// For AttentionSpec::threshold; `spec` gives the mask and the scale. In memory linear in Nk.
-AttentionThreshold attention_threshold(const AttentionSpec& spec, const AttentionInputs& inputs,
-                                       std::int64_t topk);
+/// For each query, of the keys that the mask of `spec` lets it see, those `topk` whose products
+/// with it (times scale and t_i) are largest, of equal ones the earlier: AttentionMask::selected,
+/// [B, H, Nq, min(topk, Nk)].
+Tensor attention_topk(const AttentionSpec& spec, const AttentionInputs& inputs, std::int64_t topk);
 struct LinearAttentionResult {
   Tensor out;          // as in AttentionResult
   Tensor denominator;  // [B, H, Nq]

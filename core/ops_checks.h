@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/backend.h"
+#include "core/score_maps/score_maps.h"
 
 namespace mobius {
 
@@ -46,8 +47,12 @@ inline void require_optional(std::string_view op, std::string_view what, const T
   if (x.defined()) require_like(op, what, x, like, expected);
 }
 
-/// Throws Error unless the numbers of an attention call are in range and belong to its score map:
-/// what the fused and the composed form check alike.
-void require_numbers_fit(const AttentionSpec& spec, const AttentionInputs& inputs);
+/// Throws Error unless an attention call has the numbers that its score map takes, and constants in
+/// range: what the fused and the composed form check alike.
+void require_numbers_fit(const AttentionSpec& spec, const AttentionOperands<bool>& is_given);
+template <class X>
+void require_numbers_fit(const AttentionSpec& spec, const AttentionOperands<X>& inputs) {
+  require_numbers_fit(spec, map_operands(inputs, [](const X& x) { return x.defined(); }));
+}
 
 }  // namespace mobius

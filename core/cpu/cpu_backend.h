@@ -52,8 +52,8 @@ class CpuBackend final : public Backend {
   void attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
                           const Tensor& out, const Tensor& lse, const Tensor& grad_out,
                           const AttentionGrads& grads) override;
-  void attention_threshold(const AttentionSpec& spec, const AttentionInputs& inputs,
-                           std::int64_t topk, const AttentionThreshold& out) override;
+  void attention_topk(const AttentionSpec& spec, const AttentionInputs& inputs,
+                      const Tensor& keys) override;
   void linear_attention(const LinearAttentionInputs& inputs, const Tensor& out,
                         const Tensor& denominator) override;
   void linear_attention_backward(const LinearAttentionInputs& inputs, const Tensor& out,

@@ -15,7 +15,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 // Number of keys that each query sees, [..., n_q].
 Tensor visible_counts(const AttentionMask& mask, std::int64_t n_q, std::int64_t n_k, DType dtype,
                       Device device) {
-  if (mask.mask.defined() || mask.window > 0)
+  if (!mask.is_simple())
     return sum(materialize_mask(mask, n_q, n_k, device).to(dtype), {-1});
   const auto most = static_cast<double>(n_k);
   if (!mask.causal) return Tensor::full({n_q}, most, dtype, device);

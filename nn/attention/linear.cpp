@@ -30,7 +30,7 @@ class LinearAttention final : public MultiHeadAttention {
 }  // namespace
 
 void require_carried_sums(std::string_view variant, const AttentionMask& mask) {
-  if (mask.mask.defined() || mask.window > 0)
+  if (!mask.is_simple())
     throw Error(
         "{}: expected no mask but causal, got a {}: its sums over keys are carried from query to "
         "query and cannot leave out single pairs",

@@ -80,7 +80,7 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
     inputs.q = q.data();
     inputs.k = k.data();
     inputs.v = v.data();
-    call.spec.threshold = attention_threshold(call.spec, inputs, selection.topk);
+    call.spec.mask.selected = attention_topk(call.spec, inputs, selection.topk);
   }
   return attention(call);
 }
