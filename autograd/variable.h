@@ -2,7 +2,7 @@
 //
 // A Variable is a tensor that remembers the operation it came from. backward() walks those
 // operations from the last to the first and knows nothing about them: each one carries its own
-// gradient, written beside it in autograd/*_ops.cpp.
+// gradient, written beside it in autograd/ops/.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "core/backend.h"
+#include "core/ops/checks.h"
+#include "core/ops/copy.h"
+#include "core/ops/elementwise.h"
 
 namespace mobius {
 
@@ -30,7 +33,7 @@ Tensor Tensor::empty(Shape shape, DType dtype, Device device) {
 
 Tensor Tensor::full(Shape shape, double value, DType dtype, Device device) {
   Tensor out = empty(std::move(shape), dtype, device);
-  backend_for(device).fill(out, value);
+  kernels(device, &Backend::copy)->fill(out, value);
   return out;
 }
 
@@ -44,7 +47,7 @@ Tensor Tensor::ones(Shape shape, DType dtype, Device device) {
 
 Tensor Tensor::arange(std::int64_t n, DType dtype, Device device) {
   Tensor out = empty({n}, dtype, device);
-  backend_for(device).arange(out);
+  kernels(device, &Backend::copy)->arange(out);
   return out;
 }
 
@@ -55,7 +58,7 @@ Tensor Tensor::from(std::span<const T> values, Shape shape, Device device) {
     throw ShapeError("tensor: {} values do not fill shape {}", values.size(),
                      to_string(out.shape_));
   }
-  backend_for(device).copy_from_host(values.data(), out);
+  kernels(device, &Backend::copy)->copy_from_host(values.data(), out);
   return out;
 }
 
@@ -97,7 +100,7 @@ template <class T>
 std::vector<T> Tensor::to_vector() const {
   const Tensor dense = to(dtype_of<T>()).contiguous();
   std::vector<T> out(static_cast<std::size_t>(numel_));
-  backend_for(device()).copy_to_host(dense, out.data());
+  kernels(device(), &Backend::copy)->copy_to_host(dense, out.data());
   return out;
 }
 
@@ -248,39 +251,39 @@ Tensor Tensor::contiguous() const { return is_contiguous() ? *this : clone(); }
 
 Tensor Tensor::clone() const {
   Tensor out = empty_like();
-  backend_for(device()).copy(*this, out);
+  kernels(device(), &Backend::copy)->copy(*this, out);
   return out;
 }
 
 Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return *this;
   Tensor out = empty(shape_, dtype, device());
-  backend_for(device()).copy(*this, out);
+  kernels(device(), &Backend::copy)->copy(*this, out);
   return out;
 }
 
 // ---- in-place change
 
 void Tensor::copy_from(const Tensor& source) {
-  backend_for(device()).copy(source.expand(shape_), *this);
+  require_same_device("copy_from", *this, source);
+  kernels(device(), &Backend::copy)->copy(source.expand(shape_), *this);
   bump_version();
 }
 
 void Tensor::fill(double value) {
-  backend_for(device()).fill(*this, value);
+  kernels(device(), &Backend::copy)->fill(*this, value);
   bump_version();
 }
 
 void Tensor::add_(const Tensor& other) {
-  if (other.dtype() != dtype_) {
-    throw ShapeError("add_: {} += {}", name_of(dtype_), name_of(other.dtype()));
-  }
-  backend_for(device()).add_in_place(*this, other.expand(shape_));
+  require_same_kind("add_", *this, other);
+  kernels(device(), &Backend::elementwise)->add_in_place(*this, other.expand(shape_));
   bump_version();
 }
 
 void Tensor::scale_(double factor) {
-  backend_for(device()).scale_in_place(*this, factor);
+  require_real("scale_", *this);
+  kernels(device(), &Backend::elementwise)->scale_in_place(*this, factor);
   bump_version();
 }
 

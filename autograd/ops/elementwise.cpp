@@ -1,6 +1,6 @@
-#include <utility>
+#include "autograd/ops/elementwise.h"
 
-#include "autograd/ops.h"
+#include <utility>
 
 namespace mobius {
 namespace {
@@ -100,23 +100,6 @@ Variable where(const Tensor& condition, const Variable& a, const Variable& b) {
         std::swap(routed[0], routed[1]);
         return routed;
       });
-}
-
-Variable dropout(const Variable& x, double p, RngKey key) {
-  // Dropping is linear and the key gives the same mask again: nothing needs saving.
-  return record("dropout", {x}, dropout(x.data(), p, key),
-                [p, key](const std::vector<Tensor>& grads, const NeedsGrad&) {
-                  return std::vector<Tensor>{dropout(grads[0], p, key)};
-                });
-}
-
-Variable log_hyp2f1(double a, double b, double c, const Variable& x) {
-  LogHyp2f1Result result = log_hyp2f1(a, b, c, x.data());
-  return record("log_hyp2f1", {x}, std::move(result.value),
-                [derivative = Saved("log_hyp2f1", result.derivative)](
-                    const std::vector<Tensor>& grads, const NeedsGrad&) {
-                  return std::vector<Tensor>{mul(grads[0], derivative.get())};
-                });
 }
 
 }  // namespace mobius

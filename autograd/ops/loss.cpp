@@ -1,7 +1,11 @@
+#include "autograd/ops/loss.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "autograd/ops.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/reduce.h"
+#include "core/ops/rows.h"
 
 namespace mobius {
 namespace {
@@ -48,14 +52,6 @@ Tensor times(const Tensor& gradient, const Tensor& grad_loss) {
 }
 
 }  // namespace
-
-Variable gather_rows(const Variable& table, const Tensor& index) {
-  return record("gather_rows", {table}, gather_rows(table.data(), index),
-                [index = Saved("gather_rows", index), n_rows = table.size(0)](
-                    const std::vector<Tensor>& grads, const NeedsGrad&) {
-                  return std::vector<Tensor>{scatter_add_rows(grads[0], index.get(), n_rows)};
-                });
-}
 
 LossResult cross_entropy(const Variable& logits, const Tensor& labels, double normalizer) {
   if (logits.ndim() != 2 || labels.shape() != Shape{logits.size(0)}) {

@@ -1,6 +1,9 @@
+#include "autograd/ops/matmul.h"
+
 #include <utility>
 
-#include "autograd/ops.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/reduce.h"
 
 namespace mobius {
 namespace {

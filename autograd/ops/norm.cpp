@@ -1,6 +1,6 @@
-#include <utility>
+#include "autograd/ops/norm.h"
 
-#include "autograd/ops.h"
+#include <utility>
 
 namespace mobius {
 

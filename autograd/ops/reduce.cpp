@@ -1,6 +1,9 @@
+#include "autograd/ops/reduce.h"
+
 #include <utility>
 
-#include "autograd/ops.h"
+#include "autograd/ops/elementwise.h"
+#include "core/ops/elementwise.h"
 
 namespace mobius {
 namespace {

@@ -1,6 +1,8 @@
+#include "autograd/ops/shape.h"
+
 #include <utility>
 
-#include "autograd/ops.h"
+#include "core/ops/copy.h"
 
 namespace mobius {
 

@@ -3,11 +3,13 @@
 // every cache line fetched is used whole. The compiler vectorises the conversions.
 //
 // Buffers: source and out must not overlap, unless both are the same dense view.
+#include "core/ops/copy.h"
+
 #include <algorithm>
 #include <cstring>
 
-#include "core/cpu/cpu_backend.h"
 #include "core/cpu/grain.h"
+#include "core/cpu/kernels.h"
 #include "core/cpu/strided.h"
 #include "core/parallel.h"
 
@@ -105,52 +107,60 @@ void copy_views(const Dims& dims, const From* from, To* to) {
   copy_tiles(dims, static_cast<std::size_t>(dense - dims.begin()), from, to);
 }
 
-}  // namespace
-
-void CpuBackend::copy(const Tensor& source, const Tensor& out) {
-  if (out.numel() == 0) return;
-  const Dims dims = collapse<2>(out.shape(), {&source.strides(), &out.strides()});
-  dispatch_any(source.dtype(), [&](auto from) {
-    using From = typename decltype(from)::type;
-    dispatch_any(out.dtype(), [&](auto to) {
-      using To = typename decltype(to)::type;
-      copy_views(dims, source.data<From>(), out.data<To>());
-    });
-  });
-}
-
-void CpuBackend::copy_to_host(const Tensor& source, void* host) {
-  if (source.bytes() != 0) std::memcpy(host, source.raw(), source.bytes());
-}
-
-void CpuBackend::copy_from_host(const void* host, const Tensor& out) {
-  if (out.bytes() != 0) std::memcpy(out.raw(), host, out.bytes());
-}
-
-void CpuBackend::fill(const Tensor& out, double value) {
-  const StridedWalk<1> walk(out.shape(), {&out.strides()});
-  dispatch_any(out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T* data = out.data<T>();
-    parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-      walk.for_pieces(begin, end, [&](const auto& offsets, std::int64_t n) {
-        T* row = data + offsets[0];
-        const std::int64_t step = walk.step()[0];
-        if (step == 1)
-          std::fill_n(row, n, convert<T>(value));
-        else
-          for (std::int64_t i = 0; i < n; ++i) row[i * step] = convert<T>(value);
+class CpuCopy final : public CopyKernels {
+ public:
+  void copy(const Tensor& source, const Tensor& out) override {
+    if (out.numel() == 0) return;
+    const Dims dims = collapse<2>(out.shape(), {&source.strides(), &out.strides()});
+    dispatch_any(source.dtype(), [&](auto from) {
+      using From = typename decltype(from)::type;
+      dispatch_any(out.dtype(), [&](auto to) {
+        using To = typename decltype(to)::type;
+        copy_views(dims, source.data<From>(), out.data<To>());
       });
     });
-  });
-}
+  }
 
-void CpuBackend::arange(const Tensor& out) {
-  dispatch_any(out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T* data = out.data<T>();
-    for (std::int64_t i = 0; i < out.numel(); ++i) data[i] = convert<T>(i);
-  });
+  void copy_to_host(const Tensor& source, void* host) override {
+    if (source.bytes() != 0) std::memcpy(host, source.raw(), source.bytes());
+  }
+
+  void copy_from_host(const void* host, const Tensor& out) override {
+    if (out.bytes() != 0) std::memcpy(out.raw(), host, out.bytes());
+  }
+
+  void fill(const Tensor& out, double value) override {
+    const StridedWalk<1> walk(out.shape(), {&out.strides()});
+    dispatch_any(out.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* data = out.data<T>();
+      parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+        walk.for_pieces(begin, end, [&](const auto& offsets, std::int64_t n) {
+          T* row = data + offsets[0];
+          const std::int64_t step = walk.step()[0];
+          if (step == 1)
+            std::fill_n(row, n, convert<T>(value));
+          else
+            for (std::int64_t i = 0; i < n; ++i) row[i * step] = convert<T>(value);
+        });
+      });
+    });
+  }
+
+  void arange(const Tensor& out) override {
+    dispatch_any(out.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* data = out.data<T>();
+      for (std::int64_t i = 0; i < out.numel(); ++i) data[i] = convert<T>(i);
+    });
+  }
+};
+
+}  // namespace
+
+CopyKernels& cpu_copy_kernels() {
+  static CpuCopy kernels;
+  return kernels;
 }
 
 }  // namespace mobius

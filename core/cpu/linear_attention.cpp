@@ -1,7 +1,7 @@
 // Attention by feature products, in time and memory linear in the sequence: chunk by chunk, the
 // keys inside a chunk by a small masked product, all earlier ones through their moments S = sum_j
 // k_j v_j^T and z = sum_j k_j. All matrix products. Legend: L positions of a chunk, M features, Dv
-// value dimension; B, H, G, Nq, Nk as in core/attention.h. Buffers: all outputs are overwritten
+// value dimension; B, H, G, Nq, Nk as in core/ops/attention.h. Buffers: all outputs are overwritten
 // (=).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/linear_attention.cpp"
@@ -10,7 +10,8 @@
 #include <hwy/highway.h>
 
 #include "core/cpu/attention/tile-inl.h"
-#include "core/cpu/cpu_backend.h"
+#include "core/cpu/kernels.h"
+#include "core/ops/linear_attention.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -280,7 +281,7 @@ class LinearBackward {
 
   void key_gradients(std::int64_t b, std::int64_t h, std::int64_t g, bool overwrite) {
     clear_moments();  // moments = sum q n^T, moments_t its transpose, vector = sum e q
-    const std::int64_t last = (p_.n_q + chunk - 1) / chunk * chunk - chunk;
+    const std::int64_t last = round_up(p_.n_q, chunk) - chunk;
     for (std::int64_t i = last; i >= 0; i -= chunk) {
       const std::int64_t rows = std::min(chunk, p_.n_q - i);
       load_queries(b, h, i, rows);
@@ -382,15 +383,27 @@ namespace mobius {
 HWY_EXPORT(linear_attention_forward);
 HWY_EXPORT(linear_attention_gradients);
 
-void CpuBackend::linear_attention(const LinearAttentionInputs& inputs, const Tensor& out,
-                                  const Tensor& denominator) {
-  HWY_DYNAMIC_DISPATCH(linear_attention_forward)(inputs, out, denominator);
-}
+namespace {
 
-void CpuBackend::linear_attention_backward(const LinearAttentionInputs& inputs, const Tensor& out,
-                                           const Tensor& denominator, const Tensor& grad_out,
-                                           const LinearAttentionGrads& grads) {
-  HWY_DYNAMIC_DISPATCH(linear_attention_gradients)(inputs, out, denominator, grad_out, grads);
+class CpuLinearAttention final : public LinearAttentionKernels {
+ public:
+  void linear_attention(const LinearAttentionInputs& inputs, const Tensor& out,
+                        const Tensor& denominator) override {
+    HWY_DYNAMIC_DISPATCH(linear_attention_forward)(inputs, out, denominator);
+  }
+
+  void linear_attention_backward(const LinearAttentionInputs& inputs, const Tensor& out,
+                                 const Tensor& denominator, const Tensor& grad_out,
+                                 const LinearAttentionGrads& grads) override {
+    HWY_DYNAMIC_DISPATCH(linear_attention_gradients)(inputs, out, denominator, grad_out, grads);
+  }
+};
+
+}  // namespace
+
+LinearAttentionKernels& cpu_linear_attention_kernels() {
+  static CpuLinearAttention kernels;
+  return kernels;
 }
 
 }  // namespace mobius

@@ -9,10 +9,11 @@
 
 #include <cmath>
 
-#include "core/cpu/cpu_backend.h"
 #include "core/cpu/grain.h"
+#include "core/cpu/kernels.h"
 #include "core/cpu/simd/math-inl.h"
 #include "core/cpu/simd/vectors-inl.h"
+#include "core/ops/optimizer.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -115,18 +116,30 @@ namespace mobius {
 HWY_EXPORT(adamw_chunk);
 HWY_EXPORT(sgd_chunk);
 
-void CpuBackend::adamw(const AdamWStep& s, const Tensor& grad, const Tensor& parameter,
-                       const Tensor& m, const Tensor& v) {
-  parallel_for(parameter.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(adamw_chunk)(s, grad, parameter, m, v, begin, end);
-  });
-}
+namespace {
 
-void CpuBackend::sgd(const SgdStep& s, const Tensor& grad, const Tensor& parameter,
-                     const Tensor& momentum) {
-  parallel_for(parameter.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(sgd_chunk)(s, grad, parameter, momentum, begin, end);
-  });
+class CpuOptimizer final : public OptimizerKernels {
+ public:
+  void adamw(const AdamWStep& s, const Tensor& grad, const Tensor& parameter, const Tensor& m,
+             const Tensor& v) override {
+    parallel_for(parameter.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      HWY_DYNAMIC_DISPATCH(adamw_chunk)(s, grad, parameter, m, v, begin, end);
+    });
+  }
+
+  void sgd(const SgdStep& s, const Tensor& grad, const Tensor& parameter,
+           const Tensor& momentum) override {
+    parallel_for(parameter.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      HWY_DYNAMIC_DISPATCH(sgd_chunk)(s, grad, parameter, momentum, begin, end);
+    });
+  }
+};
+
+}  // namespace
+
+OptimizerKernels& cpu_optimizer_kernels() {
+  static CpuOptimizer kernels;
+  return kernels;
 }
 
 }  // namespace mobius

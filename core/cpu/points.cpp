@@ -1,4 +1,4 @@
-// Vectors as directions and lengths: one pass over the rows each way.
+// Vectors as directions and lengths, and Gaussians as points: one pass over the rows each way.
 // Buffers: outputs are dense and overwritten (=); rows of x lie anywhere, each dense.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/points.cpp"
@@ -10,9 +10,13 @@
 #include <cassert>
 #include <cmath>
 
-#include "core/cpu/cpu_backend.h"
+#include "core/cpu/kernels.h"
+#include "core/cpu/rotations.h"
 #include "core/cpu/rows.h"
+#include "core/cpu/simd/math-inl.h"
+#include "core/cpu/simd/rotate-inl.h"
 #include "core/cpu/simd/vectors-inl.h"
+#include "core/ops/points.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -26,16 +30,6 @@ void scaled_sum(T a, const T* x, T b, const T* z, std::int64_t n, T* y) {
     const auto scaled = hn::Mul(hn::Set(d, a), memory.load(x + j));
     memory.store(z ? hn::MulAdd(hn::Set(d, b), memory.load(z + j), scaled) : scaled, y + j);
   });
-}
-
-template <class T>
-void polar_rows(const RowsOf<T>& x, T* direction, T* length, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t r = begin; r < end; ++r) {
-    const T* const row = x.row(r);
-    length[r] = std::sqrt(dot_rows(row, row, x.width));
-    const T inverse = 1 / std::max(length[r], static_cast<T>(least_length));
-    scaled_sum<T>(inverse, row, T{0}, nullptr, x.width, direction + r * x.width);
-  }
 }
 
 /// Turning x moves its direction, at 1 / length, stretching it its length alone; below least_length
@@ -54,27 +48,159 @@ void polar_backward_row(const T* direction, T length, const T* grad_direction, T
   scaled_sum(inverse, grad_direction, along, direction, n, grad_x);
 }
 
-void polar_chunk(const Tensor& x, const std::vector<std::int64_t>& offsets, const Tensor& direction,
-                 const Tensor& length, std::int64_t begin, std::int64_t end) {
-  dispatch_real("polar", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    polar_rows(RowsOf<T>(x, offsets), direction.data<T>(), length.data<T>(), begin, end);
+// ---- Gaussians as points of Wasserstein-2 space: a row is [mu ; raw] or [R mu ; sigma], d
+// elements each
+
+/// y = R x of one row, R being nothing without a table of rotations.
+template <class T>
+void rotate_or_copy(const T* x, const Rotations<T>* rotations, std::int64_t position,
+                    std::int64_t d, T* y) {
+  if (!rotations) {
+    std::copy_n(x, d, y);
+    return;
+  }
+  const std::int64_t half = d / 2;
+  rotate_row(x, rotations->cosines.data() + position * half,
+             rotations->sines.data() + position * half, half, y);
+}
+
+template <class T>
+void gaussian_rows(const RowsOf<T>& x, const Rotations<T>* rotations, T least_sigma, T* points,
+                   T* squared_length, std::int64_t begin, std::int64_t end) {
+  const std::int64_t d = x.width / 2;
+  for (std::int64_t r = begin; r < end; ++r) {
+    const T* const row = x.row(r);
+    T* const point = points + r * x.width;
+    rotate_or_copy(row, rotations, r % x.rows_each, d, point);
+    for_vectors<T>(d, [&](auto lanes, auto memory, std::int64_t j) HWY_ATTR {
+      const auto sigma =
+          hn::Add(softplus(lanes, memory.load(row + d + j)), hn::Set(lanes, least_sigma));
+      memory.store(sigma, point + d + j);
+    });
+    squared_length[r] = dot_rows(point, point, x.width);
+  }
+}
+
+/// The gradient of one row from that of its point (null: 0), to which `radial` times the point is
+/// added when kRadial. The point's mean is R mu: rotated back, it is mu.
+template <bool kRadial, class T>
+void gaussian_backward_row(const T* row, const T* point, const T* grad_point, T radial,
+                           const Rotations<T>* inverse, std::int64_t position, std::int64_t d,
+                           T* grad) {
+  if (grad_point) {
+    rotate_or_copy(grad_point, inverse, position, d, grad);
+    std::copy_n(grad_point + d, d, grad + d);
+  } else {
+    std::fill(grad, grad + 2 * d, T{0});
+  }
+  for_vectors<T>(d, [&](auto lanes, auto memory, std::int64_t j) HWY_ATTR {
+    auto grad_sigma = memory.load(grad + d + j);
+    if constexpr (kRadial) {
+      const auto pull = hn::Set(lanes, radial);
+      memory.store(hn::MulAdd(pull, memory.load(row + j), memory.load(grad + j)), grad + j);
+      grad_sigma = hn::MulAdd(pull, memory.load(point + d + j), grad_sigma);
+    }
+    const auto slope = logistic(lanes, memory.load(row + d + j)).value;
+    memory.store(hn::Mul(grad_sigma, slope), grad + d + j);
   });
 }
 
-void polar_backward_chunk(const Tensor& direction, const Tensor& length,
-                          const Tensor& grad_direction, const Tensor& grad_length,
-                          const Tensor& grad_x, std::int64_t begin, std::int64_t end) {
-  dispatch_real("polar_backward", direction.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::int64_t d = direction.size(-1);
-    const T* const grads = grad_direction.defined() ? grad_direction.data<T>() : nullptr;
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T grad = grad_length.defined() ? grad_length.data<T>()[r] : T{0};
-      polar_backward_row(direction.data<T>() + r * d, length.data<T>()[r],
-                         grads ? grads + r * d : nullptr, grad, d, grad_x.data<T>() + r * d);
-    }
-  });
+// ---- kernels
+
+class CpuPoints final : public PointsKernels {
+ public:
+  void polar(const Tensor& x, const Tensor& direction, const Tensor& length) override {
+    assert(x.numel() == 0 || x.stride(-1) == 1 || x.size(-1) < 2);
+    dispatch_real("polar", x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
+      const RowsOf<T> rows(x, offsets);
+      T *const directions = direction.data<T>(), *const lengths = length.data<T>();
+      parallel_for(
+          length.numel(), row_grain(rows.width), [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t r = begin; r < end; ++r) {
+              const T* const row = rows.row(r);
+              lengths[r] = std::sqrt(dot_rows(row, row, rows.width));
+              const T inverse = 1 / std::max(lengths[r], static_cast<T>(least_length));
+              scaled_sum<T>(inverse, row, T{0}, nullptr, rows.width, directions + r * rows.width);
+            }
+          });
+    });
+  }
+
+  void polar_backward(const Tensor& direction, const Tensor& length, const Tensor& grad_direction,
+                      const Tensor& grad_length, const Tensor& grad_x) override {
+    dispatch_real("polar_backward", direction.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const std::int64_t d = direction.size(-1);
+      const T* const grads = grad_direction.defined() ? grad_direction.data<T>() : nullptr;
+      const T* const length_grads = grad_length.defined() ? grad_length.data<T>() : nullptr;
+      parallel_for(length.numel(), row_grain(d), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r) {
+          polar_backward_row(direction.data<T>() + r * d, length.data<T>()[r],
+                             grads ? grads + r * d : nullptr, length_grads ? length_grads[r] : T{0},
+                             d, grad_x.data<T>() + r * d);
+        }
+      });
+    });
+  }
+
+  void gaussian_points(const Tensor& x, const GaussianPoints& how, const Tensor& points,
+                       const Tensor& squared_length) override {
+    dispatch_real("gaussian_points", x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
+      const RowsOf<T> rows(x, offsets);
+      const bool rotates = how.rope_base != 0;
+      const Rotations<T> rotations(rotates ? rows.rows_each : 0, rows.width / 4, how.rope_base,
+                                   how.offset, 1);
+      parallel_for(squared_length.numel(), row_grain(2 * rows.width),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     gaussian_rows(rows, rotates ? &rotations : nullptr,
+                                   static_cast<T>(how.least_sigma), points.data<T>(),
+                                   squared_length.data<T>(), begin, end);
+                   });
+    });
+  }
+
+  void gaussian_points_backward(const Tensor& x, const GaussianPoints& how, const Tensor& points,
+                                const Tensor& grad_points, const Tensor& grad_squared_length,
+                                const Tensor& grad_x) override {
+    dispatch_real("gaussian_points_backward", x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
+      const RowsOf<T> rows(x, offsets);
+      const std::int64_t width = rows.width;
+      const bool rotates = how.rope_base != 0;
+      const Rotations<T> inverse(rotates ? rows.rows_each : 0, width / 4, how.rope_base, how.offset,
+                                 -1);
+      const T* const from_points = grad_points.defined() ? grad_points.data<T>() : nullptr;
+      const T* const from_length =
+          grad_squared_length.defined() ? grad_squared_length.data<T>() : nullptr;
+      const auto rows_to = [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r) {
+          const T* const point = points.data<T>() + r * width;
+          const T* const grad_point = from_points ? from_points + r * width : nullptr;
+          const Rotations<T>* const back = rotates ? &inverse : nullptr;
+          T* const grad = grad_x.data<T>() + r * width;
+          const std::int64_t position = r % rows.rows_each;
+          if (from_length) {
+            gaussian_backward_row<true>(rows.row(r), point, grad_point, 2 * from_length[r], back,
+                                        position, width / 2, grad);
+          } else {
+            gaussian_backward_row<false>(rows.row(r), point, grad_point, T{0}, back, position,
+                                         width / 2, grad);
+          }
+        }
+      };
+      parallel_for(width == 0 ? 0 : x.numel() / width, row_grain(2 * width), rows_to);
+    });
+  }
+};
+
+PointsKernels& points_kernels() {
+  static CpuPoints kernels;
+  return kernels;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -84,26 +210,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mobius {
 
-HWY_EXPORT(polar_chunk);
-HWY_EXPORT(polar_backward_chunk);
-
-void CpuBackend::polar(const Tensor& x, const Tensor& direction, const Tensor& length) {
-  assert(x.numel() == 0 || x.stride(-1) == 1 || x.size(-1) < 2);
-  const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
-  parallel_for(length.numel(), row_grain(x.size(-1)), [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(polar_chunk)(x, offsets, direction, length, begin, end);
-  });
-}
-
-void CpuBackend::polar_backward(const Tensor& direction, const Tensor& length,
-                                const Tensor& grad_direction, const Tensor& grad_length,
-                                const Tensor& grad_x) {
-  parallel_for(length.numel(), row_grain(direction.size(-1)),
-               [&](std::int64_t begin, std::int64_t end) {
-                 HWY_DYNAMIC_DISPATCH(polar_backward_chunk)
-                 (direction, length, grad_direction, grad_length, grad_x, begin, end);
-               });
-}
+HWY_EXPORT(points_kernels);
+PointsKernels& cpu_points_kernels() { return HWY_DYNAMIC_DISPATCH(points_kernels)(); }
 
 }  // namespace mobius
 #endif  // HWY_ONCE

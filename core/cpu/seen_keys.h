@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/attention.h"
 #include "core/cpu/rows.h"
 #include "core/mask_pattern.h"
+#include "core/ops/attention_mask.h"
 
 namespace mobius {
 
@@ -28,7 +28,7 @@ class SeenKeys {
     if (!mask.selected.defined()) return;
     Shape selected = scores;
     selected.back() = mask.selected.size(-1);
-    selected_ = Rows<std::int32_t>(mask.selected.expand(selected));
+    selected_ = Rows<std::int32_t>(mask.selected.contiguous().expand(selected));
   }
 
   const MaskPattern& pattern() const { return pattern_; }
@@ -86,7 +86,7 @@ class SeenKeys {
     const std::int32_t* const first = selected_.row(matrix, i);
     const std::int32_t* const last = first + selected_.tensor.size(-1);
     for (auto j = std::lower_bound(first, last, begin); j != last && *j < end; ++j)
-      flags[*j - begin] = 1;
+      if (*j >= begin) flags[*j - begin] = 1;
   }
 
   MaskPattern pattern_;

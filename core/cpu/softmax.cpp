@@ -12,9 +12,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/cpu/cpu_backend.h"
+#include "core/cpu/kernels.h"
 #include "core/cpu/seen_keys.h"
 #include "core/cpu/simd/softmax-inl.h"
+#include "core/ops/softmax.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -124,38 +125,50 @@ namespace mobius {
 HWY_EXPORT(softmax_rows);
 HWY_EXPORT(softmax_backward_rows);
 
-void CpuBackend::masked_softmax(const Tensor& scores, double scale, const AttentionMask& mask,
-                                const Tensor& weights) {
-  if (scores.numel() == 0) return;
-  const SeenKeys keys(mask, scores.shape());
-  const std::int64_t n_k = scores.size(-1);
-  parallel_for(scores.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(softmax_rows)(scores, scale, keys, weights, begin, end);
-  });
-}
+namespace {
 
-void CpuBackend::softmax_backward(const Tensor& weights, const Tensor& grad, double scale,
-                                  const Tensor& grad_scores) {
-  if (weights.numel() == 0) return;
-  const std::int64_t n_k = weights.size(-1);
-  parallel_for(weights.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(softmax_backward_rows)(weights, grad, scale, grad_scores, begin, end);
-  });
-}
+class CpuSoftmax final : public SoftmaxKernels {
+ public:
+  void masked_softmax(const Tensor& scores, double scale, const AttentionMask& mask,
+                      const Tensor& weights) override {
+    if (scores.numel() == 0) return;
+    const SeenKeys keys(mask, scores.shape());
+    const std::int64_t n_k = scores.size(-1);
+    parallel_for(scores.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
+      HWY_DYNAMIC_DISPATCH(softmax_rows)(scores, scale, keys, weights, begin, end);
+    });
+  }
 
-void CpuBackend::materialize_mask(const AttentionMask& mask, const Tensor& allowed) {
-  if (allowed.numel() == 0) return;
-  const SeenKeys seen(mask, allowed.shape());
-  const std::int64_t n_q = allowed.size(-2), n_k = allowed.size(-1);
-  parallel_for(allowed.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      std::uint8_t* const out = allowed.data<std::uint8_t>() + row * n_k;
-      const KeyFlags keys = seen.keys(row / n_q, row % n_q, 0, n_k, out);
-      if (!keys.allowed) std::fill(out + keys.lo, out + keys.hi, std::uint8_t{1});
-      std::fill(out, out + keys.lo, std::uint8_t{0});
-      std::fill(out + keys.hi, out + n_k, std::uint8_t{0});
-    }
-  });
+  void softmax_backward(const Tensor& weights, const Tensor& grad, double scale,
+                        const Tensor& grad_scores) override {
+    if (weights.numel() == 0) return;
+    const std::int64_t n_k = weights.size(-1);
+    parallel_for(weights.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
+      HWY_DYNAMIC_DISPATCH(softmax_backward_rows)(weights, grad, scale, grad_scores, begin, end);
+    });
+  }
+
+  void materialize_mask(const AttentionMask& mask, const Tensor& allowed) override {
+    if (allowed.numel() == 0) return;
+    const SeenKeys seen(mask, allowed.shape());
+    const std::int64_t n_q = allowed.size(-2), n_k = allowed.size(-1);
+    parallel_for(allowed.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        std::uint8_t* const out = allowed.data<std::uint8_t>() + row * n_k;
+        const KeyFlags keys = seen.keys(row / n_q, row % n_q, 0, n_k, out);
+        if (!keys.allowed) std::fill(out + keys.lo, out + keys.hi, std::uint8_t{1});
+        std::fill(out, out + keys.lo, std::uint8_t{0});
+        std::fill(out + keys.hi, out + n_k, std::uint8_t{0});
+      }
+    });
+  }
+};
+
+}  // namespace
+
+SoftmaxKernels& cpu_softmax_kernels() {
+  static CpuSoftmax kernels;
+  return kernels;
 }
 
 }  // namespace mobius

@@ -1,5 +1,5 @@
 // The operands of attention by name, and the score maps that there are. Plain enough for a device's
-// compiler. Legend: core/attention.h.
+// compiler. Legend: core/ops/attention.h.
 #pragma once
 
 namespace mobius {

@@ -5,8 +5,6 @@
 #include <span>
 
 #include "core/error.h"
-#include "core/ops_checks.h"
-#include "core/score_maps/score_maps.h"
 
 namespace mobius {
 

@@ -58,7 +58,7 @@ TEST_F(PrecisionTest, SaysWhereTheProcessorHasNoneOfIts) {
   EXPECT_THAT(train("emulated", bf16, without).out, HasSubstr(line));
   EXPECT_THAT(train("f32", steps, without).out, Not(HasSubstr(line)));
   const std::string native = train("native", bf16).out;
-  if (backend_for({}).has_bf16_products()) {
+  if (backend_for({}).has_bf16_products) {
     EXPECT_THAT(native, Not(HasSubstr(line)));
   } else {
     EXPECT_THAT(native, HasSubstr(line));

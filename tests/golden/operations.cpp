@@ -105,14 +105,13 @@ Outputs run_adamw(Arguments& a) {
   const Tensor& grads = a.tensor("grads");
   for (std::int64_t step = 0; step < grads.size(0); ++step) {
     const Tensor grad = grads.slice(0, step, step + 1).squeeze(0).contiguous();
-    backend_for(p.device())
-        .adamw({.lr = a.number("lr"),
-                .beta1 = a.number("beta1"),
-                .beta2 = a.number("beta2"),
-                .eps = a.number("eps"),
-                .weight_decay = a.number("weight_decay"),
-                .step = step + 1},
-               grad, p, m, v);
+    adamw({.lr = a.number("lr"),
+           .beta1 = a.number("beta1"),
+           .beta2 = a.number("beta2"),
+           .eps = a.number("eps"),
+           .weight_decay = a.number("weight_decay"),
+           .step = step + 1},
+          grad, p, m, v);
   }
   return {{"p", Variable(p)}};
 }

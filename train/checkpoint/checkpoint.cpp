@@ -8,8 +8,8 @@
 #include <string_view>
 #include <utility>
 
-#include "core/backend.h"
 #include "core/error.h"
+#include "core/ops/copy.h"
 #include "train/checkpoint/checksum.h"
 #include "train/checkpoint/hdf5.h"
 #include "train/checkpoint/index.h"
@@ -96,7 +96,7 @@ void write_tensor(hid_t group, const NamedTensor& tensor) {
       H5Dclose, action);
   write_text(set, "dtype", std::string(name_of(tensor.value.dtype())));
   std::vector<std::byte> host(tensor.value.bytes());
-  backend_for(tensor.value.device()).copy_to_host(tensor.value.contiguous(), host.data());
+  copy_to_host(tensor.value.contiguous(), host.data());
   if (!host.empty()) check(H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, host.data()), action);
 }
 
@@ -183,7 +183,7 @@ struct OpenCheckpoint {
       throw Error("{}: '{}' holds a number that is not finite, at element {}", file.name(),
                   printable(stored.name), *at);
     }
-    backend_for(target.device()).copy_from_host(host.data(), target);
+    copy_from_host(host.data(), target);
     target.bump_version();
   }
 

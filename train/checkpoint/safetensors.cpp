@@ -14,8 +14,8 @@
 #include <string_view>
 #include <utility>
 
-#include "core/backend.h"
 #include "core/error.h"
+#include "core/ops/copy.h"
 #include "data/input_file.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/io/file.h"
@@ -80,7 +80,7 @@ Tensor from_halves(const char* bytes, const Shape& shape) {
 
 Tensor from_bytes(const char* bytes, const Shape& shape, DType type) {
   Tensor tensor = Tensor::empty(shape, type);
-  backend_for(tensor.device()).copy_from_host(bytes, tensor);
+  copy_from_host(bytes, tensor);
   return tensor;
 }
 
@@ -264,7 +264,7 @@ std::string dump(const nlohmann::ordered_json& header, const fs::path& path) {
 // Throws Error where a tensor holds a number that is not.
 void require_finite(const std::string& name, const Tensor& tensor) {
   std::vector<std::byte> host(tensor.bytes());
-  backend_for(tensor.device()).copy_to_host(tensor, host.data());
+  copy_to_host(tensor, host.data());
   if (const auto at = find_not_finite(host, tensor.dtype())) {
     throw Error("'{}' holds a number that is not finite, or too large for {}, at element {}",
                 printable(name), name_of(tensor.dtype()), *at);
@@ -294,7 +294,7 @@ void write_safetensors(const fs::path& path, const Safetensors& content) {
   char* to = file.data() + size_bytes + header_size;
   for (const auto& [name, value] : content.tensors) {
     const Tensor dense = value.contiguous();
-    backend_for(dense.device()).copy_to_host(dense, to);
+    copy_to_host(dense, to);
     to += bytes_of(value);
   }
   write_whole_file(path, file);

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <utility>
 
-#include "core/backend.h"
 #include "core/ops.h"
 #include "core/options/schema.h"
 #include "core/options/validate.h"
@@ -36,7 +35,7 @@ class AdamW final : public Optimizer {
         .eps = options_.eps,
         .weight_decay = parameters()[index].decayed ? options_.weight_decay : 0,
         .step = step};
-    backend_for(value.device()).adamw(settings, gradient, value, first_[index], second_[index]);
+    adamw(settings, gradient, value, first_[index], second_[index]);
   }
 
   AdamWOptions options_;
@@ -61,7 +60,7 @@ class Sgd final : public Optimizer {
                            .weight_decay = parameters()[index].decayed ? options_.weight_decay : 0,
                            .nesterov = options_.nesterov,
                            .step = step};
-    backend_for(value.device()).sgd(settings, gradient, value, momentum_[index]);
+    sgd(settings, gradient, value, momentum_[index]);
   }
 
   SgdOptions options_;

@@ -243,7 +243,7 @@ void Trainer::announce() const {
   const Task& task = *experiment_.task;
   if (!task.summary().empty()) progress_.say(task.summary());
   for (const std::string& warning : task.warnings()) progress_.say("warning: " + warning);
-  if (config_.train.precision == ProductPrecision::bf16 && !backend_for({}).has_bf16_products()) {
+  if (config_.train.precision == ProductPrecision::bf16 && !backend_for({}).has_bf16_products) {
     progress_.say(
         "precision bf16: this processor has no products of bf16; they are computed in f32 from "
         "rounded factors, which is right, but no faster than f32");

@@ -9,8 +9,8 @@
 // The above comes first: it includes this file once for each instruction set.
 #include <hwy/highway.h>
 
+#include "core/cpu/attention/kernels.h"
 #include "core/cpu/attention/tile-inl.h"
-#include "core/cpu/cpu_backend.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -287,7 +287,8 @@ BackwardState<T> make_state(const AttentionProblem<T>& p, std::int64_t shares, c
         const std::int64_t width = p.padded_numbers(number.of);
         const bool is_of_keys = number.of == NumberOf::key;
         sums = Tensor::zeros(
-            {is_of_keys ? 1 : shares, p.batch, is_of_keys ? p.groups : p.heads, width}, type);
+            {is_of_keys ? 1 : shares, p.batch, is_of_keys ? p.groups : p.heads, width}, type,
+            out.device());
         rows = {sums.data<T>(), width};
       },
       Map::uses, grads, state.numbers, state.rows);
@@ -355,9 +356,9 @@ namespace mobius {
 
 HWY_EXPORT(attention_backward);
 
-void CpuBackend::attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
-                                    const Tensor& out, const Tensor& lse, const Tensor& grad_out,
-                                    const AttentionGrads& grads) {
+void CpuAttention::attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
+                                      const Tensor& out, const Tensor& lse, const Tensor& grad_out,
+                                      const AttentionGrads& grads) {
   HWY_DYNAMIC_DISPATCH(attention_backward)(spec, inputs, out, lse, grad_out, grads);
 }
 

@@ -8,8 +8,8 @@
 // The above comes first: it includes this file once for each instruction set.
 #include <hwy/highway.h>
 
+#include "core/cpu/attention/kernels.h"
 #include "core/cpu/attention/tile-inl.h"
-#include "core/cpu/cpu_backend.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -155,9 +155,14 @@ namespace mobius {
 
 HWY_EXPORT(attention_forward);
 
-void CpuBackend::attention(const AttentionSpec& spec, const AttentionInputs& inputs,
-                           const Tensor& out, const Tensor& lse) {
+void CpuAttention::attention(const AttentionSpec& spec, const AttentionInputs& inputs,
+                             const Tensor& out, const Tensor& lse) {
   HWY_DYNAMIC_DISPATCH(attention_forward)(spec, inputs, out, lse);
+}
+
+AttentionKernels& cpu_attention_kernels() {
+  static CpuAttention kernels;
+  return kernels;
 }
 
 }  // namespace mobius

@@ -1,7 +1,6 @@
 #include "core/cpu/attention/problem.h"
 
-#include "core/ops.h"
-#include "core/score_maps/score_maps.h"
+#include "core/ops/elementwise.h"
 
 namespace mobius {
 namespace {
@@ -10,7 +9,7 @@ namespace {
 template <class T>
 Tensor widened(const Tensor& x, std::int64_t width) {
   const std::int64_t n = x.size(-1), rows = n == 0 ? 0 : x.numel() / n;
-  Tensor out = Tensor::zeros({rows, width}, x.dtype());
+  Tensor out = Tensor::zeros({rows, width}, x.dtype(), x.device());
   out.slice(1, 0, n).copy_from(x.reshape({rows, n}));
   return out;
 }
@@ -43,7 +42,9 @@ AttentionProblem<T>::AttentionProblem(const AttentionSpec& s, const AttentionInp
       k(in.k),
       v(in.v),
       seen(s.mask, {batch, heads, n_q, n_k}) {
-  const auto shared = [](double value) { return Tensor::full({}, value, dtype_of<T>()); };
+  const auto shared = [&](double value) {
+    return Tensor::full({}, value, in.q.dtype(), in.q.device());
+  };
   scores::for_each_number(
       [&](const NumberKind& number, const Tensor& given, Tensor& x) {
         if (number.of == NumberOf::query)

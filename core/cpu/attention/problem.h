@@ -1,11 +1,12 @@
 // One attention call seen by its kernels: sizes, addresses, and which keys a query sees.
-// Legend: B batch, H query heads, G key/value heads, Nq, Nk, D, Dv as in core/attention.h.
+// Legend: B batch, H query heads, G key/value heads, Nq, Nk, D, Dv as in core/ops/attention.h.
 #pragma once
 
 #include <cstdint>
 
-#include "core/attention.h"
 #include "core/cpu/seen_keys.h"
+#include "core/ops/attention.h"
+#include "core/round.h"
 
 namespace mobius {
 
@@ -35,10 +36,6 @@ constexpr std::int64_t attention_block_k = 128;
 template <class T>
 constexpr std::int64_t attention_lanes = 64 / static_cast<std::int64_t>(sizeof(T));
 
-inline std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
-
 /// Where the elements of a number of attention are: of query i of [B, H, Nq] at i * stride, of the
 /// keys of a key/value head or the distances of a head side by side, heads `stride` apart. T is
 /// const where they are read.
@@ -62,8 +59,8 @@ struct AttentionProblem {
   AttentionOperands<NumberRows<const T>> numbers;
   NumberRows<const T> query_factors;  // what queries are multiplied by before their products
 
-  std::int64_t key_tiles() const { return (n_k + attention_block_k - 1) / attention_block_k; }
-  std::int64_t query_tiles() const { return (n_q + attention_block_q - 1) / attention_block_q; }
+  std::int64_t key_tiles() const { return ceil_div(n_k, attention_block_k); }
+  std::int64_t query_tiles() const { return ceil_div(n_q, attention_block_q); }
   /// Queries with the last tile completed: gradients of padding rows have a place.
   std::int64_t padded_queries() const { return query_tiles() * attention_block_q; }
   /// The length of a row of numbers, with room for a whole tile wherever one starts.

@@ -93,7 +93,7 @@ class PackedTiles {
  public:
   PackedTiles(KeysAs keys_as, const Tensor& x)
       : packing_(keys_as, x.size(3)),
-        tiles_((x.size(2) + attention_block_k - 1) / attention_block_k),
+        tiles_(ceil_div(x.size(2), attention_block_k)),
         memory_(Tensor::empty({x.size(0) * x.size(1) * tiles_, packing_.size()}, x.dtype())) {
     const HeadRows<T> keys(x);
     const std::int64_t groups = x.size(1), n = x.size(2);

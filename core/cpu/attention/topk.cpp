@@ -8,8 +8,8 @@
 
 #include <vector>
 
+#include "core/cpu/attention/kernels.h"
 #include "core/cpu/attention/tile-inl.h"
-#include "core/cpu/cpu_backend.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mobius {
@@ -108,8 +108,8 @@ namespace mobius {
 
 HWY_EXPORT(topk_tiles);
 
-void CpuBackend::attention_topk(const AttentionSpec& spec, const AttentionInputs& inputs,
-                                const Tensor& keys) {
+void CpuAttention::attention_topk(const AttentionSpec& spec, const AttentionInputs& inputs,
+                                  const Tensor& keys) {
   HWY_DYNAMIC_DISPATCH(topk_tiles)(spec, inputs, keys);
 }
 

@@ -79,7 +79,7 @@ struct GemmPlan {
 /// k_chunks > 1.
 GemmPlan plan_gemm(std::int64_t batch, const GemmShape& shape, DType operands, bool may_split_k);
 
-/// A piece of the [R, N] result of CpuBackend::linear.
+/// A piece of the [R, N] result of MatmulKernels::linear.
 struct LinearTile {
   std::int64_t row, rows, col, cols;
 };

@@ -14,7 +14,7 @@
 #include <cstdlib>
 #include <numbers>
 
-#include "core/backend.h"
+#include "core/ops/elementwise.h"
 #include "core/cpu/simd/math-inl.h"
 #include "core/error.h"
 

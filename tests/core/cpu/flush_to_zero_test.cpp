@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "core/cpu/cpu_backend.h"
+#include "core/backend.h"
 #include "core/ops.h"
 #include "tests/core/ops/kernel_testing.h"
 
@@ -99,7 +99,7 @@ TYPED_TEST(Flushed, MomentsDecayToZero) {
   const auto least = static_cast<double>(std::numeric_limits<TypeParam>::min());
   const Tensor zero = Tensor::zeros({9}, type), parameter = Tensor::ones({9}, type);
   const Tensor m = Tensor::full({9}, least, type), v = Tensor::full({9}, least, type);
-  testing::cpu().adamw(
+  testing::cpu().optimizer->adamw(
       {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0, .step = 1000}, zero,
       parameter, m, v);
   for (const Tensor& moment : {m, v})

@@ -127,7 +127,7 @@ TEST(Bf16Matmul, SumsInF32) {
   const Tensor small = Tensor::full({k, 3}, std::ldexp(1.0, -12), DType::bf16);
   EXPECT_EQ(matmul(ones, ones.transpose(0, 1)).item(), 16384);
   Tensor out = Tensor::full({1, 3}, 1);
-  cpu().matmul(ones, small, true, out);
+  cpu().matmul->matmul(ones, small, true, out);
   EXPECT_EQ(out.to_vector<float>(), std::vector<float>(3, 5));
 }
 
@@ -158,7 +158,7 @@ TEST(Bf16Matmul, OverwritesWhateverWasThere) {
   for (const std::int64_t k : {3, 5000}) {
     const Tensor a = random_bf16({6, k}, 1), b = random_bf16({k, 9}, 2);
     const Tensor out = Tensor::full({6, 9}, std::numeric_limits<double>::quiet_NaN());
-    cpu().matmul(a, b, false, out);
+    cpu().matmul->matmul(a, b, false, out);
     expect_product<float>(a, b, out);
   }
 }
@@ -258,7 +258,7 @@ TEST(Bf16Linear, SameBitsForEveryThreadCount) {
 
 TEST(Bf16Products, AreForTheProcessorsThatHaveThem) {
   const Backend& backend = cpu();  // it chooses the instruction set
-  EXPECT_EQ(backend.has_bf16_products(), isa_has_bf16_products());
+  EXPECT_EQ(backend.has_bf16_products, isa_has_bf16_products());
   EXPECT_FALSE(isa_name() == "AVX2" && isa_has_bf16_products());
 }
 

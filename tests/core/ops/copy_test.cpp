@@ -28,7 +28,7 @@ std::vector<std::int64_t> element_offsets(const Tensor& view) {
 
 void expect_dense_copy(const Tensor& view, const char* name) {
   const Tensor out = Tensor::full(view.shape(), -1, view.dtype());
-  cpu().copy(view, out);
+  cpu().copy->copy(view, out);
   const std::int64_t* first = view.data<std::int64_t>();
   const std::int64_t* got = out.data<std::int64_t>();
   const auto offsets = element_offsets(view);
@@ -58,9 +58,9 @@ TEST(Copy, WritesEveryLayoutAndNothingElse) {
     const Tensor whole = Tensor::full({42, 37}, -1, DType::i64);
     const Tensor target = whole.slice(0, 1, 41).slice(1, 1, 36);
     if (transposed)
-      cpu().copy(source.transpose(0, 1), target.transpose(0, 1));
+      cpu().copy->copy(source.transpose(0, 1), target.transpose(0, 1));
     else
-      cpu().copy(source, target);
+      cpu().copy->copy(source, target);
     const std::int64_t* got = whole.data<std::int64_t>();
     for (std::int64_t r = 0; r < 42; ++r) {
       for (std::int64_t c = 0; c < 37; ++c) {
@@ -76,7 +76,7 @@ TEST(Copy, TransposesALargeMatrix) {
   expect_dense_copy(x.transpose(0, 1), "large");
   testing::expect_same_for_every_thread_count<std::int64_t>([&] {
     const Tensor out = Tensor::empty({1007, 301}, DType::i64);
-    cpu().copy(x.transpose(0, 1), out);
+    cpu().copy->copy(x.transpose(0, 1), out);
     return out;
   });
 }
@@ -87,7 +87,7 @@ TEST(Copy, ConvertsBetweenAllTypes) {
       for (const std::int64_t n : testing::ragged_sizes) {
         if (n > 200) continue;  // exact in bf16 and u8
         const Tensor source = Tensor::arange(n, from), out = Tensor::full({n}, 99, to);
-        cpu().copy(source, out);
+        cpu().copy->copy(source, out);
         EXPECT_EQ(out.to_vector<std::int64_t>(), Tensor::arange(n).to_vector<std::int64_t>())
             << name_of(from) << " to " << name_of(to);
       }
@@ -110,25 +110,25 @@ TEST(Copy, Bf16RoundsToNearestEvenAndKeepsNanAndInfinity) {
 
 TEST(Copy, OfNothing) {
   const Tensor empty = Tensor::empty({3, 0, 2}), out = Tensor::empty({3, 0, 2}, DType::f64);
-  cpu().copy(empty, out);
-  cpu().fill(empty, 1);
+  cpu().copy->copy(empty, out);
+  cpu().copy->fill(empty, 1);
   EXPECT_TRUE(empty.to_vector<float>().empty());
 }
 
 TEST(Copy, HostAndBack) {
   const std::vector<float> values = testing::random_values<float>(1001, -1, 1, 6);
   const Tensor x = Tensor::empty({1001});
-  cpu().copy_from_host(values.data(), x);
+  cpu().copy->copy_from_host(values.data(), x);
   std::vector<float> back(1001);
-  cpu().copy_to_host(x, back.data());
+  cpu().copy->copy_to_host(x, back.data());
   EXPECT_TRUE(testing::same_bits(values, back));
 }
 
 TEST(Fill, EveryTypeAndLayout) {
   for (const DType dtype : all_types) {
     const Tensor whole = Tensor::full({6, 5}, 1, dtype);
-    cpu().fill(whole.slice(1, 1, 3), 7);
-    cpu().fill(whole.slice(0, 5, 6), 9);
+    cpu().copy->fill(whole.slice(1, 1, 3), 7);
+    cpu().copy->fill(whole.slice(0, 5, 6), 9);
     const auto got = whole.to_vector<double>();
     for (std::int64_t i = 0; i < 30; ++i) {
       const std::int64_t r = i / 5, c = i % 5;

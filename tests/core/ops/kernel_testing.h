@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/backend.h"
+#include "core/ops.h"
 #include "core/parallel.h"
 #include "core/rng.h"
 #include "core/tensor.h"

@@ -83,7 +83,7 @@ TYPED_TEST(Matmul, Accumulates) {
   for (const std::int64_t k : {5, 300, 5000}) {
     const Tensor a = random_tensor<T>({6, k}, 1), b = random_tensor<T>({k, 9}, 2);
     Tensor out = Tensor::full({6, 9}, 3, dtype_of<T>());
-    cpu().matmul(a, b, true, out);
+    cpu().matmul->matmul(a, b, true, out);
     expect_product<T>(a, b, out, 3);
   }
 }
@@ -94,7 +94,7 @@ TYPED_TEST(Matmul, OverwritesWhateverWasThere) {
     const Tensor a = random_tensor<T>({6, k}, 1), b = random_tensor<T>({k, 9}, 2);
     const Tensor out =
         Tensor::full({6, 9}, std::numeric_limits<double>::quiet_NaN(), dtype_of<T>());
-    cpu().matmul(a, b, false, out);
+    cpu().matmul->matmul(a, b, false, out);
     expect_product<T>(a, b, out);
   }
 }
@@ -107,7 +107,7 @@ TYPED_TEST(Matmul, EmptyOperands) {
   const Tensor no_k = matmul(Tensor::empty({2, 0}, type), Tensor::empty({0, 3}, type));
   EXPECT_EQ(no_k.to_vector<T>(), std::vector<T>(6, T{0}));
   Tensor kept = Tensor::ones({2, 3}, type);
-  cpu().matmul(Tensor::empty({2, 0}, type), Tensor::empty({0, 3}, type), true, kept);
+  cpu().matmul->matmul(Tensor::empty({2, 0}, type), Tensor::empty({0, 3}, type), true, kept);
   EXPECT_EQ(kept.to_vector<T>(), std::vector<T>(6, T{1}));
 }
 

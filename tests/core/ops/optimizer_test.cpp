@@ -42,7 +42,7 @@ TYPED_TEST(Optimizer, AdamWFollowsItsFormula) {
         want_v(start.size());
     for (int step = 1; step <= steps; ++step) {
       const auto g = this->gradient(n, step);
-      cpu().adamw({0.01, 0.9, 0.95, 1e-8, 0.1, step}, testing::misaligned(g), p, m, v);
+      cpu().optimizer->adamw({0.01, 0.9, 0.95, 1e-8, 0.1, step}, testing::misaligned(g), p, m, v);
       for (std::size_t i = 0; i < g.size(); ++i) {
         want_m[i] = beta1 * want_m[i] + (1 - beta1) * g[i];
         want_v[i] = beta2 * want_v[i] + (1 - beta2) * g[i] * g[i];
@@ -65,7 +65,7 @@ TYPED_TEST(Optimizer, AdamWFollowsItsFormula) {
 TYPED_TEST(Optimizer, AdamWWithoutGradientOnlyDecays) {
   const Tensor p = Tensor::full({19}, 1, dtype_of<TypeParam>());
   const Tensor zero = p.zeros_like(), m = p.zeros_like(), v = p.zeros_like();
-  cpu().adamw({0.5, 0.9, 0.999, 1e-8, 0.25, 1}, zero, p, m, v);
+  cpu().optimizer->adamw({0.5, 0.9, 0.999, 1e-8, 0.25, 1}, zero, p, m, v);
   EXPECT_EQ(p.template to_vector<double>(), std::vector<double>(19, 0.875));
 }
 
@@ -83,7 +83,8 @@ TYPED_TEST(Optimizer, SgdFollowsPyTorch) {
       std::vector<Real> want_p(start.begin(), start.end()), want_b(start.size());
       for (int step = 1; step <= steps; ++step) {
         const auto g = this->gradient(n, step);
-        cpu().sgd({0.01, s.momentum, s.decay, s.nesterov, step}, testing::misaligned(g), p, buffer);
+        cpu().optimizer->sgd({0.01, s.momentum, s.decay, s.nesterov, step}, testing::misaligned(g),
+                             p, buffer);
         for (std::size_t i = 0; i < g.size(); ++i) {
           const Real slope = g[i] + Real(s.decay) * want_p[i];
           want_b[i] = step == 1 ? slope : Real(s.momentum) * want_b[i] + slope;
@@ -104,14 +105,14 @@ TYPED_TEST(Optimizer, SgdFollowsPyTorch) {
 TYPED_TEST(Optimizer, SgdStartsItsMomentumAtTheGradient) {
   const Tensor p = Tensor::zeros({9}, dtype_of<TypeParam>()), g = Tensor::ones({9}, p.dtype());
   const Tensor buffer = Tensor::full({9}, 1e6, p.dtype());
-  cpu().sgd({0.5, 0.9, 0, false, 1}, g, p, buffer);
+  cpu().optimizer->sgd({0.5, 0.9, 0, false, 1}, g, p, buffer);
   EXPECT_EQ(p.template to_vector<double>(), std::vector<double>(9, -0.5));
   EXPECT_EQ(buffer.template to_vector<double>(), std::vector<double>(9, 1));
 }
 
 TYPED_TEST(Optimizer, SgdWithoutMomentumNeedsNoBuffer) {
   const Tensor p = Tensor::zeros({9}, dtype_of<TypeParam>()), g = Tensor::ones({9}, p.dtype());
-  cpu().sgd({0.5, 0, 0, false, 1}, g, p, Tensor());
+  cpu().optimizer->sgd({0.5, 0, 0, false, 1}, g, p, Tensor());
   EXPECT_EQ(p.template to_vector<double>(), std::vector<double>(9, -0.5));
 }
 
@@ -119,8 +120,8 @@ TYPED_TEST(Optimizer, ThreadsDoNotMatter) {
   const auto g = this->gradient(50001, 1);
   testing::expect_same_for_every_thread_count<TypeParam>([&] {
     const Tensor p = testing::misaligned(this->gradient(50001, 2));
-    cpu().adamw({0.01, 0.9, 0.95, 1e-8, 0.1, 3}, testing::misaligned(g), p, this->state(50001),
-                this->state(50001));
+    cpu().optimizer->adamw({0.01, 0.9, 0.95, 1e-8, 0.1, 3}, testing::misaligned(g), p,
+                           this->state(50001), this->state(50001));
     return p;
   });
 }

@@ -42,12 +42,12 @@ class Reduce : public ::testing::Test {
   }
   static Tensor sum(const Tensor& x, const Sizes& s) {
     const Tensor out = Tensor::full({s.outer, s.inner}, 77, x.dtype());
-    cpu().sum(x, s.outer, s.reduced, s.inner, out);
+    cpu().reduce->sum(x, s.outer, s.reduced, s.inner, out);
     return out;
   }
   static Tensor cumsum(const Tensor& x, const Sizes& s, bool reverse) {
     const Tensor out = x.empty_like();
-    cpu().cumsum(x, s.outer, s.reduced, s.inner, reverse, out);
+    cpu().reduce->cumsum(x, s.outer, s.reduced, s.inner, reverse, out);
     return out;
   }
 };
@@ -86,7 +86,7 @@ TYPED_TEST(Reduce, LongSumsDoNotStall) {
   EXPECT_EQ(this->sum(ones, {1, n, 1}).item(), n);
   EXPECT_EQ(this->sum(ones, {1, n / 64, 64}).template to_vector<double>(),
             std::vector<double>(64, static_cast<double>(n / 64)));
-  EXPECT_EQ(cpu().sum_of_squares(ones), n);
+  EXPECT_EQ(cpu().reduce->sum_of_squares(ones), n);
 }
 
 TYPED_TEST(Reduce, SumOfSquares) {
@@ -95,11 +95,12 @@ TYPED_TEST(Reduce, SumOfSquares) {
     long double want = 0;
     for (const TypeParam value : v) want += static_cast<long double>(value) * value;
     const double ulps = 4 + std::sqrt(static_cast<double>(n));
-    EXPECT_TRUE(near(cpu().sum_of_squares(testing::misaligned(v)), want, ulps)) << n;
+    EXPECT_TRUE(near(cpu().reduce->sum_of_squares(testing::misaligned(v)), want, ulps)) << n;
   }
   const TypeParam largest = std::numeric_limits<float>::max();  // its square fits a double
-  EXPECT_NEAR(cpu().sum_of_squares(Tensor::full({9}, largest, dtype_of<TypeParam>())) / 9e77,
-              1.1579, 0.001);
+  EXPECT_NEAR(
+      cpu().reduce->sum_of_squares(Tensor::full({9}, largest, dtype_of<TypeParam>())) / 9e77,
+      1.1579, 0.001);
 }
 
 TYPED_TEST(Reduce, Maxima) {
@@ -108,7 +109,7 @@ TYPED_TEST(Reduce, Maxima) {
     const Tensor x = this->values(s, 3);
     const auto v = x.template to_vector<TypeParam>();
     const Tensor out = Tensor::full({s.outer, s.inner}, 77, x.dtype());
-    cpu().max(x, s.outer, s.reduced, s.inner, out);
+    cpu().reduce->max(x, s.outer, s.reduced, s.inner, out);
     const auto got = out.template to_vector<TypeParam>();
     for (std::int64_t o = 0; o < s.outer; ++o) {
       for (std::int64_t i = 0; i < s.inner; ++i) {
@@ -125,7 +126,7 @@ TYPED_TEST(Reduce, MaximaOfNegativesInfinitiesAndNan) {
   for (const std::int64_t n : {1, 5, 16, 17, 40}) {
     const auto max_of = [n](const Tensor& x, std::int64_t inner) {
       const Tensor out = Tensor::empty({inner}, x.dtype());
-      cpu().max(x, 1, n, inner, out);
+      cpu().reduce->max(x, 1, n, inner, out);
       return out.template to_vector<TypeParam>()[0];
     };
     EXPECT_EQ(max_of(Tensor::full({n}, -inf, dtype_of<TypeParam>()), 1), -inf);
@@ -149,7 +150,7 @@ TYPED_TEST(Reduce, ArgmaxTakesTheFirstOfEquals) {
       x.slice(0, 1, 2).slice(1, at, n).fill(2);  // row 1: equal from `at` on
       x.slice(0, 2, 3).slice(1, at, at + 1).fill(std::nan(""));
       const Tensor out = Tensor::empty({3}, DType::i64);
-      cpu().argmax(x, out);
+      cpu().reduce->argmax(x, out);
       ASSERT_EQ(out.template to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, at, at}));
     }
   }
@@ -187,7 +188,7 @@ TYPED_TEST(Reduce, ThreadsDoNotMatter) {
     testing::expect_same_for_every_thread_count<TypeParam>(
         [&] { return this->cumsum(x, s, true); });
     testing::expect_same_for_every_thread_count<double>(
-        [&] { return Tensor::full({}, cpu().sum_of_squares(x), DType::f64); });
+        [&] { return Tensor::full({}, cpu().reduce->sum_of_squares(x), DType::f64); });
   }
 }
 

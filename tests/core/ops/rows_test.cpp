@@ -52,7 +52,7 @@ TYPED_TEST(Rows, ScatterAddsInTheOrderOfRows) {
         for (std::int64_t j = 0; j < d; ++j)
           want[static_cast<std::size_t>(at[r] * d + j)] +=
               from[r * static_cast<std::size_t>(d) + static_cast<std::size_t>(j)];
-      cpu().scatter_add_rows(rows, index, table);
+      cpu().rows->scatter_add_rows(rows, index, table);
       ASSERT_EQ(table.to_vector<T>(), want) << v << " " << d;  // the same additions, the same bits
     }
 }

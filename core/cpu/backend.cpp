@@ -1,11 +1,11 @@
-#include "core/cpu/cpu_backend.h"
+#include "core/backend.h"
 
 #include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
-#include <memory>
 
+#include "core/cpu/kernels.h"
 #include "core/cpu/simd/isa.h"
 
 namespace mobius {
@@ -54,12 +54,34 @@ class CpuAllocator final : public Allocator {
   }
 };
 
+Backend& make_backend() {
+  choose_isa();
+  // Never destroyed: a tensor of static lifetime may outlive everything that could own a backend.
+  return *new Backend{.allocator = *new CpuAllocator,
+                      .has_bf16_products = isa_has_bf16_products(),
+                      .copy = &cpu_copy_kernels(),
+                      .random = &cpu_random_kernels(),
+                      .elementwise = &cpu_elementwise_kernels(),
+                      .reduce = &cpu_reduce_kernels(),
+                      .matmul = &cpu_matmul_kernels(),
+                      .softmax = &cpu_softmax_kernels(),
+                      .attention = &cpu_attention_kernels(),
+                      .linear_attention = &cpu_linear_attention_kernels(),
+                      .norm = &cpu_norm_kernels(),
+                      .points = &cpu_points_kernels(),
+                      .rope = &cpu_rope_kernels(),
+                      .rows = &cpu_rows_kernels(),
+                      .loss = &cpu_loss_kernels(),
+                      .special = &cpu_special_kernels(),
+                      .optimizer = &cpu_optimizer_kernels()};
+}
+
 }  // namespace
 
-CpuBackend::CpuBackend() : allocator_(std::make_unique<CpuAllocator>()) { choose_isa(); }
-
-Allocator& CpuBackend::allocator() { return *allocator_; }
-
-bool CpuBackend::has_bf16_products() const { return isa_has_bf16_products(); }
+Backend* cpu_backend(int index) {
+  if (index != 0) return nullptr;
+  static Backend& backend = make_backend();
+  return &backend;
+}
 
 }  // namespace mobius

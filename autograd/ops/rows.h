@@ -1,0 +1,11 @@
+// Rows of a table by index.
+#pragma once
+
+#include "autograd/variable.h"
+#include "core/ops/rows.h"
+
+namespace mobius {
+
+Variable gather_rows(const Variable& table, const Tensor& index);
+
+}  // namespace mobius
