@@ -159,50 +159,47 @@ class BackwardTile {
     T* const grad = grad_weights_.row(i, attention_block_k);
     const KeyFlags keys = p_.seen.keys(at.b * p_.heads + at.h, query, at.j0, j1, flags_.data());
     const RowNumbers<T> numbers = row_numbers<Map>(p_, at, query);
-    RowNumberGrads<T> grads = number_grads(at, query, share);
+    const AttentionOperands<T*> key_grads = key_grads_of(at, query, share);
+    AttentionOperands<T> sums;
     if (p_.spec.dropout > 0) {
       dropout_row(p_, at, query, width, factors_.data());
       multiply_row(factors_.data(), width, grad);
     }
     if constexpr (kSoftmax) {
       const T mean = mean_.row(at.h % (p_.heads / p_.groups), p_.n_q)[query];
-      grads = softmax_backward_row(map_, numbers, grads, keys, at.j0, width, s_.lse[head_row], mean,
-                                   row, grad);
+      sums = softmax_backward_row(map_, numbers, key_grads, keys, at.j0, width, s_.lse[head_row],
+                                  mean, row, grad);
     } else {
-      grads = weights_backward_row(map_, numbers, grads, cap_, keys, at.j0, width, row, grad);
+      sums = weights_backward_row(map_, numbers, key_grads, cap_, keys, at.j0, width, row, grad);
     }
     if (p_.spec.dropout > 0) multiply_row(factors_.data(), width, row);
-    add_query_sums(grads, share * p_.batch * p_.heads * p_.n_q + head_row);
+    add_query_sums(sums, share * p_.batch * p_.heads * p_.n_q + head_row);
   }
 
-  // Where the gradients of the numbers of a row go.
-  RowNumberGrads<T> number_grads(const TilePosition& at, std::int64_t query,
-                                 std::int64_t share) const {
-    RowNumberGrads<T> grads;
+  // Where the gradients of the numbers of the keys of a row are added.
+  AttentionOperands<T*> key_grads_of(const TilePosition& at, std::int64_t query,
+                                     std::int64_t share) const {
+    AttentionOperands<T*> key_grads;
     for_each_number(
-        [&](const NumberKind& number, const NumberUse& use, const NumberRows<T>& all,
-            RowNumberGrad<T>& grad) HWY_ATTR {
-          grad = {hn::Zero(Lanes<T>()), nullptr};
-          if (!use.is_taken || !all.data) return;
+        [&](const NumberKind& number, const NumberRows<T>& all, T*& keys) HWY_ATTR {
+          if (!all.data) return;
           const std::int64_t head = (share * p_.batch + at.b) * p_.heads + at.h;
           if (number.of == NumberOf::key)
-            grad.keys = all.data + (at.b * p_.groups + p_.group_of(at.h)) * all.stride + at.j0;
+            keys = all.data + (at.b * p_.groups + p_.group_of(at.h)) * all.stride + at.j0;
           if (number.of == NumberOf::distance)
-            grad.keys = all.data + head * all.stride + at.j0 - query + p_.n_q - 1;
+            keys = all.data + head * all.stride + at.j0 - query + p_.n_q - 1;
         },
-        Map::uses, s_.rows, grads);
-    return grads;
+        s_.rows, key_grads);
+    return key_grads;
   }
 
   // Adds what a row summed to element `row` of the shares [shares, B, H, Nq].
-  void add_query_sums(const RowNumberGrads<T>& grads, std::int64_t row) const {
+  void add_query_sums(const AttentionOperands<T>& sums, std::int64_t row) const {
     for_each_number(
-        [&](const NumberKind& number, const NumberUse& use, const NumberRows<T>& all,
-            const RowNumberGrad<T>& grad) HWY_ATTR {
-          if (use.is_taken && number.of == NumberOf::query && all.data)
-            all.data[row] += hn::GetLane(hn::SumOfLanes(Lanes<T>(), grad.sum));
+        [&](const NumberKind& number, const NumberRows<T>& all, T sum) HWY_ATTR {
+          if (number.of == NumberOf::query && all.data) all.data[row] += sum;
         },
-        Map::uses, s_.rows, grads);
+        s_.rows, sums);
   }
 
   const Map map_;

@@ -45,6 +45,37 @@ struct RowNumberGrad {
   T* keys;  // null where none is wanted
 };
 
+template <class T>
+using RowNumbers = AttentionOperands<RowNumber<T>>;
+template <class T>
+using RowNumberGrads = AttentionOperands<RowNumberGrad<T>>;
+
+/// Sums of 0 over the row; gradients of keys are added at `keys`.
+template <class T>
+HWY_INLINE RowNumberGrads<T> zero_grads(const AttentionOperands<T*>& keys) {
+  RowNumberGrads<T> grads;
+  for_each_number(
+      [](const NumberKind&, T* at, RowNumberGrad<T>& grad) HWY_ATTR {
+        grad = {hn::Zero(Lanes<T>()), at};
+      },
+      keys, grads);
+  return grads;
+}
+
+/// The gradients of the numbers of the query, summed over the lanes.
+template <class Map, class T>
+HWY_INLINE AttentionOperands<T> query_sums(const RowNumberGrads<T>& grads) {
+  AttentionOperands<T> sums;
+  for_each_number(
+      [](const NumberKind& number, const NumberUse& use, const RowNumberGrad<T>& grad, T& sum)
+          HWY_ATTR {
+            if (number.of == NumberOf::query && use.is_taken)
+              sum = hn::GetLane(hn::SumOfLanes(Lanes<T>(), grad.sum));
+          },
+      Map::uses, grads, sums);
+  return sums;
+}
+
 /// The arithmetic of a score map on the vector at key j, counted from the tile's first.
 template <class T>
 struct RowMath {
@@ -75,11 +106,6 @@ struct RowMath {
     hn::StoreU(hn::LoadU(d, grad.keys + j) + a, d, grad.keys + j);
   }
 };
-
-template <class T>
-using RowNumbers = AttentionOperands<RowNumber<T>>;
-template <class T>
-using RowNumberGrads = AttentionOperands<RowNumberGrad<T>>;
 
 /// Which lanes of the vector at key j (counted from the tile's first) are seen.
 template <class T>
@@ -143,9 +169,10 @@ HWY_INLINE V or_else(M seen, V x, V other) {
 
 /// products -> logits in place (-inf where unseen); returns the largest.
 template <class T, class Map>
-T logits_row(Map map, const RowNumbers<T>& numbers, const KeyFlags& keys, std::int64_t first,
+T logits_row(Map map, const RowNumbers<T>& row_numbers, const KeyFlags& keys, std::int64_t first,
              std::int64_t width, T* row) {
   const Lanes<T> d;
+  const RowNumbers<T> numbers = row_numbers;  // in registers: what is stored may not change it
   const auto lowest = hn::Neg(infinity(d));
   auto largest = lowest;
   for_each_vector<T>(
@@ -177,9 +204,10 @@ T exponentials_row(T shift, std::int64_t width, T* row) {
 
 /// products -> weights without a softmax, none above `largest`, in place.
 template <class T, class Map>
-void weights_row(Map map, const RowNumbers<T>& numbers, T largest, const KeyFlags& keys,
+void weights_row(Map map, const RowNumbers<T>& row_numbers, T largest, const KeyFlags& keys,
                  std::int64_t first, std::int64_t width, T* row) {
   const Lanes<T> d;
+  const RowNumbers<T> numbers = row_numbers;
   const auto cap = hn::Set(d, largest);
   for_each_vector<T>(
       keys, first, width,
@@ -191,13 +219,16 @@ void weights_row(Map map, const RowNumbers<T>& numbers, T largest, const KeyFlag
 }
 
 /// Backward of softmax: products -> weights in place, grad_w (d loss / d weight) -> grad of the
-/// products in place; adds to the gradients of the numbers.
+/// products in place. Adds gradients of numbers at `key_grads`, or returns them where they belong
+/// to the query.
 template <class T, class Map>
-RowNumberGrads<T> softmax_backward_row(Map map, const RowNumbers<T>& numbers,
-                                       RowNumberGrads<T> grads, const KeyFlags& keys,
-                                       std::int64_t first, std::int64_t width, T lse, T mean,
-                                       T* row, T* grad_w) {
+AttentionOperands<T> softmax_backward_row(Map map, const RowNumbers<T>& row_numbers,
+                                          const AttentionOperands<T*>& key_grads,
+                                          const KeyFlags& keys, std::int64_t first,
+                                          std::int64_t width, T lse, T mean, T* row, T* grad_w) {
   const Lanes<T> d;
+  const RowNumbers<T> numbers = row_numbers;
+  RowNumberGrads<T> grads = zero_grads(key_grads);
   const auto shift = hn::Set(d, lse), centre = hn::Set(d, mean);
   for_each_vector<T>(
       keys, first, width,
@@ -214,15 +245,18 @@ RowNumberGrads<T> softmax_backward_row(Map map, const RowNumbers<T>& numbers,
         hn::StoreU(hn::Zero(d), d, row + j);
         hn::StoreU(hn::Zero(d), d, grad_w + j);
       });
-  return grads;
+  return query_sums<Map>(grads);
 }
 
 /// Backward of weights_row(), in the manner of softmax_backward_row().
 template <class T, class Map>
-RowNumberGrads<T> weights_backward_row(Map map, const RowNumbers<T>& numbers,
-                                       RowNumberGrads<T> grads, T largest, const KeyFlags& keys,
-                                       std::int64_t first, std::int64_t width, T* row, T* grad_w) {
+AttentionOperands<T> weights_backward_row(Map map, const RowNumbers<T>& row_numbers,
+                                          const AttentionOperands<T*>& key_grads, T largest,
+                                          const KeyFlags& keys, std::int64_t first,
+                                          std::int64_t width, T* row, T* grad_w) {
   const Lanes<T> d;
+  const RowNumbers<T> numbers = row_numbers;
+  RowNumberGrads<T> grads = zero_grads(key_grads);
   const auto cap = hn::Set(d, largest);
   for_each_vector<T>(
       keys, first, width,
@@ -240,7 +274,7 @@ RowNumberGrads<T> weights_backward_row(Map map, const RowNumbers<T>& numbers,
         hn::StoreU(hn::Zero(d), d, row + j);
         hn::StoreU(hn::Zero(d), d, grad_w + j);
       });
-  return grads;
+  return query_sums<Map>(grads);
 }
 
 /// to += x over whole vectors.
