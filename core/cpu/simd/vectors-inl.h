@@ -1,4 +1,4 @@
-// The loop over whole vectors with a masked tail.
+// A loop over whole vectors with a masked tail.
 //
 // Included once per instruction set (Highway's convention for -inl.h files).
 #if defined(MOBIUS_CORE_CPU_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Memory access of a whole vector.
+/// Accesses a whole vector.
 template <class D>
 struct WholeAccess {
   D d;
@@ -33,7 +33,7 @@ struct WholeAccess {
   }
 };
 
-/// Of the first lanes alone: the others read as 0 and are not written.
+/// Accesses only the lanes of the mask: the others read as 0 and are not written.
 template <class D>
 struct TailAccess {
   D d;
@@ -48,7 +48,7 @@ struct TailAccess {
   }
 };
 
-/// Calls body(d, access, i) for elements i, i + 1, ... of one vector after the other, over [0, n).
+/// Calls body(d, access, i) for each vector of elements i, i + 1, ... of [0, n).
 template <class T, class Body>
 HWY_INLINE void for_vectors(std::int64_t n, const Body& body) {
   const hn::ScalableTag<T> d;
