@@ -92,7 +92,8 @@ class LmTask final : public Task {
     }
   }
 
-  // At even distances: rounding down keeps windows distinct, for there are at least test_size_.
+  // Spaces the windows evenly. They are distinct even though division rounds down, because there
+  // are at least test_size_ of them.
   std::uint64_t test_window(std::uint64_t index) const {
     const auto n = static_cast<std::uint64_t>(test_size_);
     if (index >= n) throw Error("lm: test sequence {} asked for, there are {}", index, n);

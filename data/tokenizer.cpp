@@ -37,8 +37,8 @@ class ByteTokenizer final : public Tokenizer {
   TokenizerModel model() const override { return {"byte", ""}; }
 };
 
-// Calls fn(code point, its bytes, where they begin) for every character. Throws Error where the
-// text is not UTF-8.
+// Calls fn(code point, its bytes, their offset) for every character. Throws Error if the text is
+// not UTF-8.
 template <typename Fn>
 void for_each_character(std::string_view text, Fn&& fn) {
   require_utf8(text);
