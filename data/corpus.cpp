@@ -121,7 +121,7 @@ Text read_text(const std::vector<DataFile>& files) {
     text.parts.push_back({path, text.content.size()});
     text.content += content_of(path);
   }
-  if (text.content.empty()) throw Error("{}: there is no text in it", files.front().path.string());
+  if (text.content.empty()) throw Error("{}: the text is empty", files.front().path.string());
   return text;
 }
 
@@ -142,7 +142,7 @@ std::vector<std::string> formats_in(const Text& text) {
   std::vector<std::string> found;
   for (std::size_t part = 0; part < text.parts.size(); ++part) {
     if (const std::string_view format = format_of(part_of(text, part)); !format.empty())
-      found.push_back(fmt::format("{}: is {}, whose bytes are taken as they are",
+      found.push_back(fmt::format("{}: is {}, and its bytes are read as text",
                                   text.parts[part].path.string(), format));
   }
   return found;
@@ -263,7 +263,7 @@ std::string loss_of(const Encoded& text) {
         text.tokens.size(),
         100.0 * static_cast<double>(text.n_unknown) / static_cast<double>(text.tokens.size()));
   if (text.is_kept()) return "";
-  return fmt::format("the tokenizer does not keep it as it is: byte {} is the first that changes",
+  return fmt::format("the tokenizer does not preserve it: the first changed byte is byte {}",
                      *text.first_change);
 }
 
@@ -285,7 +285,7 @@ Corpus tokenize(const LmOptions& options, Texts texts, std::unique_ptr<Tokenizer
   Corpus corpus;
   corpus.warnings = std::move(texts.warnings);
   warn_of_loss("training text", train, "", corpus.warnings);
-  warn_of_loss("validation text", test, "; bits per byte would mean nothing, and are left out",
+  warn_of_loss("validation text", test, "; bits per byte would be meaningless and are omitted",
                corpus.warnings);
   if (test.is_kept() && !test.tokens.empty())
     corpus.bytes_per_token =

@@ -96,7 +96,7 @@ class LmTask final : public Task {
   // are at least test_size_ of them.
   std::uint64_t test_window(std::uint64_t index) const {
     const auto n = static_cast<std::uint64_t>(test_size_);
-    if (index >= n) throw Error("lm: test sequence {} asked for, there are {}", index, n);
+    if (index >= n) throw Error("lm: test sequence {} requested, but there are only {}", index, n);
     const std::uint64_t step = test_.size() / n, rest = test_.size() % n;
     return index * step + index * rest / n;
   }
@@ -138,9 +138,9 @@ bool learns_pieces(const LmOptions& options) {
 
 void check_vocab(const LmOptions& options) {
   if (options.vocab == 0 && !options.tokens.empty())
-    throw ConfigError("token files do not say their vocabulary: give its size");
+    throw ConfigError("token files do not store their vocabulary size: set it");
   if (options.vocab == 0 && learns_pieces(options))
-    throw ConfigError("say how many pieces the sentencepiece tokenizer is to learn");
+    throw ConfigError("set the number of pieces for the sentencepiece tokenizer to learn");
   if (options.tokens.empty() && !learns_pieces(options))
     require_unset<std::int64_t>(options.vocab, 0, "where the tokenizer has a size of its own");
 }
@@ -177,38 +177,40 @@ void describe_checks(Schema& schema, const LmOptions& options) {
 }  // namespace
 
 void LmOptions::describe(Schema& schema) {
-  schema.field("text", text, "text file, or several by a pattern such as books/*.txt");
-  schema.field("tokens", tokens, "in place of text: files of tokens, by path or pattern");
+  schema.field("text", text, "text file, or a pattern for several, such as books/*.txt");
+  schema.field("tokens", tokens, "token files instead of text, as a path or pattern");
   schema.choice(
       "token_format", token_format,
       {{"auto", TokenFormat::automatic}, {"raw", TokenFormat::raw}, {"llm.c", TokenFormat::llm_c}},
-      "raw: 16-bit tokens alone (nanoGPT); llm.c: its header, then 16 or 32-bit tokens; "
-      "auto: by the first bytes");
+      "raw: 16-bit tokens without header (nanoGPT); llm.c: header, then 16 or 32-bit tokens; "
+      "auto: detect by the first bytes");
   schema.field("validation", validation,
                "text or token files to test on; empty: the end of the training data");
-  schema.field("validation_fraction", validation_fraction, "how much of it").above(0).below(1);
+  schema.field("validation_fraction", validation_fraction, "fraction of the data to test on")
+      .above(0)
+      .below(1);
   schema.choice("tokenizer", tokenizer,
                 {{"byte", LmTokenizer::byte},
                  {"char", LmTokenizer::character},
                  {"sentencepiece", LmTokenizer::sentencepiece}},
-                "how text becomes tokens");
+                "how text is split into tokens");
   schema.field("tokenizer_model", tokenizer_model,
                "a SentencePiece .model file; empty: learn the pieces from the training text");
   schema.choice("pieces", pieces,
                 {{"unigram", SentencePieceKind::unigram}, {"bpe", SentencePieceKind::bpe}},
-                "how SentencePiece learns them");
-  schema.field("vocab", vocab, "token files: above all tokens; sentencepiece: pieces to learn")
+                "model type that SentencePiece learns");
+  schema.field("vocab", vocab, "token files: bound of all tokens; sentencepiece: pieces to learn")
       .non_negative()
       .at_most(1 << 24);
   schema
       .field("bytes_per_token", bytes_per_token,
-             "of the text behind token files, for bits per byte; null: unknown")
+             "mean of the text of token files, for bits per byte; null: unknown")
       .positive();
-  schema.field("seq_len", seq_len, "tokens a model sees at once").positive();
+  schema.field("seq_len", seq_len, "tokens in a sequence").positive();
   schema.choice("sampling", sampling,
                 {{"random", LmSampling::random}, {"sequential", LmSampling::sequential}},
-                "order of the sequences of an epoch, which takes each once");
-  schema.field("n_test", n_test, "validation sequences, at even distances; 0: all").non_negative();
+                "order of the sequences of an epoch");
+  schema.field("n_test", n_test, "validation sequences, evenly spaced; 0: all").non_negative();
   describe_checks(schema, *this);
 }
 

@@ -250,15 +250,16 @@ void MqarOptions::describe(Schema& schema) {
   schema.field("vocab", vocab, "tokens: keys in the lower half, values in the upper").at_least(4);
   schema.field("seq_len", seq_len, "tokens in a sequence, even").at_least(4);
   schema.field("n_pairs", n_pairs, "key-value pairs in a sequence").at_least(1);
-  schema.field("power_a", power_a, "gaps g before a query come as (g + 1)^(power_a - 1)")
+  schema.field("power_a", power_a, "gaps g before a query have weight (g + 1)^(power_a - 1)")
       .positive()
       .at_most(10);
-  schema.choice("filler", filler,
-                {{"zero", MqarFiller::zero},
-                 {"random", MqarFiller::random},
-                 {"random_unused", MqarFiller::random_unused}},
-                "tokens between the queries: 0, any token, or any that is no key of the sequence");
-  schema.list("mixture", mixture, "several sizes, in place of seq_len and n_pairs");
+  schema.choice(
+      "filler", filler,
+      {{"zero", MqarFiller::zero},
+       {"random", MqarFiller::random},
+       {"random_unused", MqarFiller::random_unused}},
+      "tokens between the queries: 0, any token, or any that is not a key of the sequence");
+  schema.list("mixture", mixture, "several sizes, instead of seq_len and n_pairs");
   schema.field("n_test", n_test, "test sequences of each size").at_least(1);
   schema.check("seq_len", [this] { check_seq_len(*this); });
   schema.check("n_pairs", [this] { check_n_pairs(*this); });

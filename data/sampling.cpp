@@ -16,7 +16,7 @@ UniformSampler::UniformSampler(std::int32_t n) : pool_(static_cast<std::size_t>(
 // Runs the first steps of a Fisher-Yates shuffle and undoes them afterwards.
 void UniformSampler::draw(Rng& rng, std::span<std::int32_t> out) {
   if (out.size() > pool_.size())
-    throw Error("UniformSampler: {} distinct items asked for, there are {}", out.size(),
+    throw Error("UniformSampler: {} distinct items requested, but there are only {}", out.size(),
                 pool_.size());
   exchanged_.resize(out.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -38,7 +38,8 @@ WeightedSampler::WeightedSampler(std::span<const std::uint64_t> weights)
 
 void WeightedSampler::draw(Rng& rng, std::span<std::int32_t> out) {
   if (out.size() > n_)
-    throw Error("WeightedSampler: {} distinct items asked for, there are {}", out.size(), n_);
+    throw Error("WeightedSampler: {} distinct items requested, but there are only {}", out.size(),
+                n_);
   chosen_.resize(out.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
     std::uint64_t left = rng.below(sums_[1]);

@@ -115,12 +115,12 @@ std::string model_for_parts(std::string_view model) {
   for (std::string_view rest = model; !rest.empty();) {
     const std::string_view before = rest;
     const std::optional<std::uint64_t> field = take_field(rest);
-    if (!field) throw Error("this is no SentencePiece model, or not a whole one");
+    if (!field) throw Error("this is not a SentencePiece model, or it is truncated");
     found.insert(*field);
     if (*field != self_test) changed += before.substr(0, before.size() - rest.size());
   }
   if (!found.contains(trainer_settings) || !found.contains(normalizer_settings))
-    throw Error("this is no SentencePiece model, or not a whole one: its settings are missing");
+    throw Error("this is not a SentencePiece model, or it is truncated: its settings are missing");
   return changed.append(added.data(), added.size());
 }
 
@@ -318,8 +318,8 @@ std::unique_ptr<Tokenizer> train_sentencepiece(std::string_view text, std::int64
   const Learned learned = learn(text, parts, vocab, kind);
   if (!learned.model.empty()) return make_sentencepiece_tokenizer(learned.model);
   if (const std::optional<std::int64_t> most = largest_vocab(learned.reason))
-    throw ConfigError("the text has no more than {} pieces to learn, got {}", *most, vocab);
-  throw Error("the text is too short to learn pieces from, or too much alike{}{}",
+    throw ConfigError("the text has at most {} pieces to learn, got {}", *most, vocab);
+  throw Error("the text is too short or too repetitive to learn pieces from{}{}",
               learned.reason.empty() ? "" : ": ", learned.reason);
 }
 

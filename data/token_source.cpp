@@ -62,7 +62,7 @@ bool begins_as_llm_c(const InputFile& file) {
 
 Layout raw_layout(const InputFile& file) {
   if (file.size() % 2 != 0)
-    throw Error("{}: {} bytes are no whole number of 16-bit tokens", file.name(), file.size());
+    throw Error("{}: {} bytes are not a whole number of 16-bit tokens", file.name(), file.size());
   return {0, 2, file.size() / 2};
 }
 
@@ -108,12 +108,12 @@ bool seems_of_32_bits(std::string_view bytes) {
 void require_plain_tokens(const InputFile& file) {
   const std::string bytes = beginning_of(file);
   if (const std::string_view format = format_of(bytes); !format.empty())
-    throw Error("{}: is {}; token_format: raw takes it for 16-bit tokens all the same", file.name(),
+    throw Error("{}: is {}; set token_format: raw to read it as 16-bit tokens anyway", file.name(),
                 format);
   if (seems_of_32_bits(bytes))
     throw Error(
-        "{}: seems to hold 32-bit tokens, which take a header of llm.c; token_format: raw takes it "
-        "for 16-bit tokens all the same",
+        "{}: seems to hold 32-bit tokens, which need a header of llm.c; set token_format: raw to "
+        "read it as 16-bit tokens anyway",
         file.name());
 }
 

@@ -54,7 +54,7 @@ class CharTokenizer final : public Tokenizer {
   explicit CharTokenizer(std::string_view characters) {
     for_each_character(characters, [&](char32_t code, std::string_view bytes, std::size_t) {
       if (!tokens_.emplace(code, static_cast<std::int32_t>(texts_.size())).second) {
-        throw Error("char tokenizer: U+{:04X} comes twice", static_cast<std::uint32_t>(code));
+        throw Error("char tokenizer: U+{:04X} occurs twice", static_cast<std::uint32_t>(code));
       }
       texts_.emplace_back(bytes);
     });

@@ -72,12 +72,12 @@ TEST(Tokenizer, RefusesTokensOutsideTheVocabulary) {
 
 TEST(Tokenizer, RefusesDamagedModels) {
   EXPECT_THAT(error_of([] { make_tokenizer({"word", ""}); }), HasSubstr("unknown kind 'word'"));
-  EXPECT_THAT(error_of([] { make_tokenizer({"char", "aba"}); }), HasSubstr("U+0061 comes twice"));
+  EXPECT_THAT(error_of([] { make_tokenizer({"char", "aba"}); }), HasSubstr("U+0061 occurs twice"));
   EXPECT_THAT(error_of([] { make_tokenizer({"char", ""}); }), HasSubstr("no characters"));
   EXPECT_THAT(error_of([] {
                 make_tokenizer({"sentencepiece", "hello"});
               }),
-              HasSubstr("no SentencePiece model, or not a whole one"));
+              HasSubstr("not a SentencePiece model, or it is truncated"));
 }
 
 class SentencePiece : public ::testing::TestWithParam<SentencePieceKind> {};
@@ -178,7 +178,7 @@ TEST(SentencePieceUnigram, ATextThatIsTooMuchAlike) {
   for (const char* text : {"aaaaaaaa\n", "<unk>\n<unk>\n"}) {
     ::testing::internal::CaptureStderr();
     EXPECT_THAT(error_of([&] { train_sentencepiece(text, 270, SentencePieceKind::unigram); }),
-                HasSubstr("the text is too short to learn pieces from, or too much alike"));
+                HasSubstr("the text is too short or too repetitive to learn pieces from"));
     EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   }
 }
