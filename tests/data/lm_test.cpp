@@ -368,7 +368,7 @@ TEST_F(Lm, PiecesAreLearnedFromTheTrainingTextOrReadFromAFile) {
               StartsWith("task.vocab: expected at least "));
   options.vocab = 50000;
   EXPECT_THAT(error_of<ConfigError>([&] { options.build(1); }),
-              StartsWith("task.vocab: the text has no more than "));
+              StartsWith("task.vocab: the text has at most "));
   options.text = file("t.txt", std::string(500, '\t'));
   EXPECT_THAT(error_of([&] { options.build(1); }),
               StartsWith("task.text: the text has nothing to"));

@@ -163,7 +163,7 @@ TEST_P(SentencePiece, SaysWhatItCannotLearn) {
   EXPECT_EQ(message("abcab\n", 262), "no error");
   const std::string too_many = message(some_text(50), 100000);
   ASSERT_THAT(too_many, ::testing::MatchesRegex(
-                            "the text has no more than [0-9]+ pieces to learn, got 100000"));
+                            "the text has at most [0-9]+ pieces to learn, got 100000"));
   const std::int64_t most = std::stoll(too_many.substr(too_many.find_first_of("0123456789")));
   EXPECT_EQ(message(some_text(50), most), "no error");
   for (const std::string nothing : {"", "\n\n", "\t\n", "\u2581\u2585\t"}) {

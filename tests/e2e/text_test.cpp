@@ -188,7 +188,7 @@ TEST_F(TextTest, FaultsOfATokenizerNameTheirKey) {
               StartsWith("mobius: error: task.tokenizer_model: none.model: "));
   EXPECT_THAT(fault(2, {"task.vocab=100"}), StartsWith("mobius: error: task.vocab: expected at "));
   EXPECT_THAT(fault(2, {"task.vocab=9000"}),
-              StartsWith("mobius: error: task.vocab: the text has no more than "));
+              StartsWith("mobius: error: task.vocab: the text has at most "));
   write_text(text_, std::string(1000, '\t'));
   EXPECT_EQ(fault(1, {"task.vocab=300"}),
             "mobius: error: task.text: the text has nothing to learn pieces from\n");
