@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "tests/device.h"
 
 namespace mobius::bf16_test {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 constexpr ProductPrecision kBf16 = ProductPrecision::bf16;
 
 Tensor randn(Shape shape, std::uint64_t stream, double std = 1) {
-  return random_normal(std::move(shape), 0, std, {9, stream});
+  return placed::random_normal(std::move(shape), 0, std, {9, stream});
 }
 
 // Rounded to bf16, in f64: products of these have no rounding to speak of.
@@ -101,8 +102,8 @@ TEST(Bf16, WithoutBiasAndForOneOperandAlone) {
 }
 
 TEST(Bf16, RefusesF64) {
-  const Variable x(Tensor::ones({2, 3}, DType::f64)), weight(Tensor::ones({4, 3}, DType::f64));
-  const Tensor labels = Tensor::from(std::vector<std::int64_t>{0, 1}, {2});
+  const Variable x(placed::ones({2, 3}, DType::f64)), weight(placed::ones({4, 3}, DType::f64));
+  const Tensor labels = placed::from(std::vector<std::int64_t>{0, 1}, {2});
   EXPECT_THROW(linear(x, weight, {}, kBf16), Error);
   EXPECT_THROW(linear_activation(x, weight, {}, Activation::silu, kBf16), Error);
   EXPECT_THROW(linear_cross_entropy(x, weight, labels, 0, kBf16), Error);
@@ -114,7 +115,7 @@ TEST(Bf16, RefusesF64) {
 Tensor some_labels(std::int64_t n, std::int64_t vocab) {
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < n; ++i) labels.push_back(i % 4 == 3 ? -100 : i * 7919 % vocab);
-  return Tensor::from(labels, {n});
+  return placed::from(labels, {n});
 }
 
 struct Head {
@@ -152,7 +153,7 @@ TEST(Bf16, HeadEqualsItsComposedForm) {
 
 TEST(Bf16, HeadWithoutLabelsHasNoLoss) {
   Head head = some_head(8, 6, 10);
-  head.labels = Tensor::full({8}, ignored_label, DType::i64);
+  head.labels = placed::full({8}, ignored_label, DType::i64);
   const LossResult result = linear_cross_entropy(head.hidden, head.weight, head.labels, 0, kBf16);
   backward(result.loss);
   EXPECT_EQ(result.loss.item(), 0);

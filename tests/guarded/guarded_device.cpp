@@ -237,14 +237,6 @@ void reset_guarded_counts(Device device) {
   guarded.kernels = guarded.copy.copies_to_host = guarded.copy.copies_from_host = 0;
 }
 
-Device device() {
-  static const Device chosen = [] {
-    const char* const name = std::getenv("MOBIUS_TEST_DEVICE");
-    return device_from_name(name ? name : "cpu");
-  }();
-  return chosen;
-}
-
 }  // namespace mobius::testing
 
 namespace mobius {

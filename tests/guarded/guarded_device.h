@@ -33,13 +33,4 @@ struct GuardedCounts {
 GuardedCounts guarded_counts(Device device = guarded_device);
 void reset_guarded_counts(Device device = guarded_device);
 
-/// The device that tests run on: the one that the environment variable MOBIUS_TEST_DEVICE names
-/// ("cpu", "test"), or the CPU. Tests make their operands on it, and read results by to_vector().
-Device device();
-
 }  // namespace mobius::testing
-
-/// Ends a test that looks at the memory of tensors, where the device hides it.
-#define MOBIUS_CPU_ONLY()                                \
-  if (::mobius::testing::device() != ::mobius::Device{}) \
-  GTEST_SKIP() << "it looks at the memory of tensors"
