@@ -1,4 +1,4 @@
-// One training step through the parts that the trainer uses, timed.
+// Times training steps with the components of the trainer.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,9 @@
 
 namespace mobius {
 
-/// Times in ms, ascending, of `steps` steps that follow `warmup` untimed ones: gradients of the
-/// batch, AdamW with its default options, the loss read. Making the batch is not timed.
+/// Returns the times in ms, ascending, of `steps` steps after `warmup` untimed ones. A step
+/// computes the gradients of the batch, updates with AdamW (default options) and reads the loss.
+/// Making the batch is not timed.
 inline std::vector<double> time_steps(LanguageModel& model,
                                       const std::function<Batch(std::int64_t step)>& batch_of,
                                       std::int64_t warmup, std::int64_t steps) {

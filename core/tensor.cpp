@@ -68,7 +68,7 @@ Tensor Tensor::from(std::span<const T> values, Shape shape, Device device) {
   return out;
 }
 
-// ---- asking
+// ---- properties
 
 std::int64_t Tensor::size(int dim) const {
   return shape_[static_cast<std::size_t>(normalize_dim("size", dim, ndim()))];
@@ -123,7 +123,7 @@ Tensor Tensor::view(Shape shape, Strides strides, std::int64_t offset) const {
 
 namespace {
 
-// Replaces a -1 by the size that makes the element counts equal.
+// Replaces -1 by the size that makes the element counts equal.
 Shape infer_shape(const Tensor& x, Shape shape) {
   const auto unknown = std::find(shape.begin(), shape.end(), -1);
   if (unknown != shape.end()) {
@@ -142,8 +142,8 @@ Shape infer_shape(const Tensor& x, Shape shape) {
   return shape;
 }
 
-// Strides with which `x` can be seen as `shape`, or nothing when that needs a copy. Each run of
-// x's dimensions that lies evenly in memory can be split and merged freely.
+// Computes the strides that view `x` as `shape`; returns false if that needs a copy. A run of
+// dimensions of x that is evenly spaced in memory can be split and merged freely.
 bool reshape_strides(const Tensor& x, const Shape& shape, Strides& strides) {
   if (x.is_contiguous()) {
     strides = contiguous_strides(shape);

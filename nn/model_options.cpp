@@ -96,7 +96,12 @@ void ModelOptions::describe(Schema& schema) {
   schema.check("positions", [this] { require_pairs_for_rope(*this); });
 }
 
-void ModelOptions::validate() const { validate_options(*this, "model"); }
+// What is described as it stands has its own values for defaults: a program may state numbers that
+// nothing reads.
+void ModelOptions::validate() const {
+  ModelOptions model = *this;
+  mobius::validate(*mobius::describe(model), "model");
+}
 
 std::int64_t ModelOptions::hidden_width() const {
   if (d_ff > 0) return d_ff;

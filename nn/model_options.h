@@ -33,8 +33,8 @@ struct ModelOptions {
   double init_std = 0.02;
 
   void describe(Schema& schema);
-  /// Throws ConfigError on a value out of range, on one without effect and on an impossible
-  /// combination, whether or not it came from a file.
+  /// Throws ConfigError on a value out of range and on an impossible combination, whether or not
+  /// they came from a file.
   void validate() const;
 
   std::int64_t head_dim() const { return d_model / n_heads; }

@@ -7,14 +7,12 @@ namespace mobius {
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 // Number of keys that each query sees, [..., n_q].
 Tensor visible_counts(const HeadInputs& in) {
   const std::int64_t n_q = in.q.size(-2), n_k = in.k.size(-2);
   const DType dtype = in.q.dtype();
   const Device device = in.q.device();
-  if (in.mask.mask.defined() || in.mask.window > 0)
+  if (!in.mask.is_simple())
     return sum(materialize_mask(in.mask, n_q, n_k, device).to(dtype), {-1});
   const auto most = static_cast<double>(n_k);
   if (!in.mask.causal) return Tensor::full({n_q}, most, dtype, device);
@@ -39,7 +37,8 @@ Variable log_factor(const Radius& radius, const ConformalKernel& kernel,
     return per_query(spread + scale(log(one_minus_r), 2 * s));
 
   // A query that sees no key has no weight to divide.
-  const Variable log_count(unary({UnaryOp::log}, unary({UnaryOp::clamp, 1, infinity}, counts)));
+  const Variable log_count(unary(
+      {UnaryOp::log}, unary({UnaryOp::clamp, 1, std::numeric_limits<double>::infinity()}, counts)));
   const Variable per_key = per_query(spread) - log_count;
   if (weight == ConformalWeight::custom) {
     const double half = static_cast<double>(d) / 2;

@@ -7,6 +7,7 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
+#include "core/score_maps/score_maps.h"
 #include "tests/core/ops/kernel_testing.h"
 
 namespace mobius::attention_test {
@@ -107,14 +108,6 @@ Variable composed(const Problem& p) {
   return matmul(where(allowed, w, zero), v);
 }
 
-constexpr Variable AttentionVariables::*fields_of_inputs[] = {&AttentionVariables::q,
-                                                              &AttentionVariables::k,
-                                                              &AttentionVariables::v,
-                                                              &AttentionVariables::key_bias,
-                                                              &AttentionVariables::distance_bias,
-                                                              &AttentionVariables::sharpness,
-                                                              &AttentionVariables::log_factor};
-
 double distance(const Tensor& a, const Tensor& b) {
   const double size = std::sqrt(sum_of_squares(b));
   return std::sqrt(sum_of_squares(sub(a, b))) / std::max(size, 1e-300);
@@ -122,12 +115,13 @@ double distance(const Tensor& a, const Tensor& b) {
 
 std::vector<Tensor> take_grads(const AttentionVariables& in) {
   std::vector<Tensor> grads;
-  for (const auto field : fields_of_inputs) {
-    Variable x = in.*field;
-    if (!x.defined()) continue;
-    grads.push_back(x.grad());
-    x.zero_grad();
-  }
+  scores::for_each_operand(
+      [&](const char*, Variable x) {
+        if (!x.defined()) return;
+        grads.push_back(x.grad());
+        x.zero_grad();
+      },
+      in);
   return grads;
 }
 
@@ -177,12 +171,13 @@ TEST_P(FusedAttention, InFloat32EqualsTheComposedFormInFloat64) {
   for (const Sizes& s : ragged_sizes) {
     Problem wide = make_problem(GetParam().score, GetParam().normalizer, s, {.causal = true}, true);
     Problem narrow = wide;
-    for (const auto field : fields_of_inputs) {
-      Variable& x = wide.inputs.*field;
-      if (!x.defined()) continue;
-      narrow.inputs.*field = Variable(x.data().to(DType::f32), true);
-      x = Variable((narrow.inputs.*field).data().to(DType::f64), true);
-    }
+    scores::for_each_operand(
+        [](const char*, Variable& in_f64, Variable& in_f32) {
+          if (!in_f64.defined()) return;
+          in_f32 = Variable(in_f64.data().to(DType::f32), true);
+          in_f64 = Variable(in_f32.data().to(DType::f64), true);
+        },
+        wide.inputs, narrow.inputs);
     const Variable fused = attention(narrow.spec, narrow.inputs), expected = composed(wide);
     const Tensor cotangent = placed::random_normal(fused.shape(), 0, 1, {11, 99});
     backward(fused, cotangent);
@@ -378,7 +373,7 @@ TEST(ConformalMap, TakesLogFactorsWithAnyExponent) {
   }
 }
 
-TEST(AttentionThreshold, KeepsTheLargestProductsAndOfEqualOnesTheEarlier) {
+TEST(AttentionTopk, KeepsTheLargestProductsAndOfEqualOnesTheEarlier) {
   const Sizes s{.batch = 1, .heads = 2, .groups = 1, .n_q = 150, .n_k = 200, .d = 2, .dv = 4};
   for (const bool causal : {false, true}) {
     Problem p =
@@ -391,7 +386,7 @@ TEST(AttentionThreshold, KeepsTheLargestProductsAndOfEqualOnesTheEarlier) {
     const std::int64_t topk = 7;
     const AttentionInputs inputs{
         p.inputs.q.data(), p.inputs.k.data(), p.inputs.v.data(), {}, {}, {}, {}};
-    p.spec.threshold = attention_threshold(p.spec, inputs, topk);
+    p.spec.mask.selected = attention_topk(p.spec, inputs, topk);
 
     const Tensor products =
         matmul(p.inputs.q.data(), for_every_head(p.inputs.k, s.heads).data().transpose(-1, -2));
@@ -410,7 +405,6 @@ TEST(AttentionThreshold, KeepsTheLargestProductsAndOfEqualOnesTheEarlier) {
       for (const std::size_t j : order) kept[j] = 1;
     }
     Problem selected = p;
-    selected.spec.threshold = {};
     selected.spec.mask = {.mask = placed::from(kept, products.shape())};
     EXPECT_EQ(attention(p.spec, p.inputs).data().to_vector<double>(),
               attention(selected.spec, p.inputs).data().to_vector<double>());
@@ -465,8 +459,8 @@ TEST(AttentionMemory, IsLinearInTheSequence) {
             smallest_square / 4);
   EXPECT_LT(peak_bytes([&] {
               AttentionSpec spec{.mask = causal};
-              spec.threshold = attention_threshold(
-                  spec, {in.q.data(), in.k.data(), in.v.data(), {}, {}, {}, {}}, 8);
+              spec.mask.selected =
+                  attention_topk(spec, {in.q.data(), in.k.data(), in.v.data(), {}, {}, {}, {}}, 8);
               return attention(spec, in);
             }),
             smallest_square / 4);

@@ -101,17 +101,28 @@ TEST(Ops, MasksCombine) {
                ShapeError);
 }
 
-TEST(Ops, AttentionChecksItsThreshold) {
+TEST(Ops, SelectedKeysCombineWithTheRestOfAMask) {
+  const Tensor selected = placed::from(std::vector<std::int32_t>{0, 2, 1, 3}, {2, 2});
+  EXPECT_EQ(materialize_mask({.selected = selected}, 2, 3).to_vector<double>(),
+            (Values{1, 0, 1, 0, 1, 0}));
+  EXPECT_EQ(materialize_mask({.causal = true, .selected = selected}, 2, 3).to_vector<double>(),
+            (Values{1, 0, 0, 0, 1, 0}));
+  const Tensor scores = placed::ones({2, 3});
+  EXPECT_EQ(masked_softmax(scores, 1, {.selected = selected}).to_vector<double>(),
+            (Values{0.5, 0, 0.5, 0, 1, 0}));
+}
+
+TEST(Ops, AttentionChecksItsSelectedKeys) {
   const Tensor x = placed::ones({1, 2, 3, 4});
   AttentionInputs inputs;
   inputs.q = inputs.k = inputs.v = x;
   AttentionSpec spec;
-  spec.threshold.value = placed::zeros({1, 2, 2});
+  spec.mask.selected = placed::zeros({1, 2, 2, 4}, DType::i32);
   EXPECT_EQ(error_of([&] { attention(spec, inputs); }),
-            "attention: threshold has shape [1, 2, 2], expected [1, 2, 3]");
-  spec.threshold.value = placed::zeros({1, 2, 3});
+            "attention: shapes [1, 2, 2, 4] and [1, 2, 3, 4] do not broadcast");
+  spec.mask.selected = placed::zeros({1, 2, 3, 4});
   EXPECT_EQ(error_of([&] { attention(spec, inputs); }),
-            "attention: last key of the threshold has shape [], expected [1, 2, 3]");
+            "attention: elements of type f32 are not supported here");
 }
 
 }  // namespace
