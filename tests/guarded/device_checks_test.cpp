@@ -156,6 +156,14 @@ TEST(DeviceChecks, Attention) {
        {"q", "k", "v", "sharpness", "log_factor"},
        {x, x, x, per_query, per_query},
        [=](const Tensors& t) { attention(conformal, attention_inputs(t, ScoreMap::conformal)); }}};
+  cases.push_back({"attention",
+                   {"q", "selection"},
+                   {x, Tensor::zeros({1, 2, 3, 1}, DType::i32, guarded_device)},
+                   [=](const Tensors& t) {
+                     AttentionSpec spec;
+                     spec.mask.selected = t[1];
+                     attention(spec, attention_inputs({t[0], x, x, {}, {}, {}}, ScoreMap::dot));
+                   }});
   const auto backward_of = [](const AttentionSpec& spec, std::size_t n_operands) {
     return [=](const Tensors& t) {
       attention_backward(spec, attention_inputs(t, spec.score),
