@@ -321,7 +321,7 @@ void Tensor::fill(double value) {
 }
 
 void Tensor::add_(const Tensor& other) {
-  require_same_kind("add_", *this, other);
+  require_same_kind("add_", "other", *this, other);
   kernels(device(), &Backend::elementwise)->add_in_place(*this, other.expand(shape_));
   bump_version();
 }

@@ -12,18 +12,20 @@ void require_product_operand(std::string_view op, const Tensor& x) {
   if (!is_floating(x.dtype())) throw_unsupported_dtype(op, x.dtype());
 }
 
-void require_same_device(std::string_view op, const Tensor& like, const Tensor& x) {
+void require_same_device(std::string_view op, std::string_view what, const Tensor& like,
+                         const Tensor& x) {
   if (x.device() != like.device()) {
-    throw ShapeError("{}: devices {} and {} differ", op, to_string(like.device()),
-                     to_string(x.device()));
+    throw ShapeError("{}: {} lies on {}, expected {}", op, what, to_string(x.device()),
+                     to_string(like.device()));
   }
 }
 
-void require_same_kind(std::string_view op, const Tensor& a, const Tensor& b) {
-  if (a.dtype() != b.dtype()) {
-    throw ShapeError("{}: types {} and {} differ", op, name_of(a.dtype()), name_of(b.dtype()));
+void require_same_kind(std::string_view op, std::string_view what, const Tensor& like,
+                       const Tensor& x) {
+  if (x.dtype() != like.dtype()) {
+    throw ShapeError("{}: types {} and {} differ", op, name_of(like.dtype()), name_of(x.dtype()));
   }
-  require_same_device(op, a, b);
+  require_same_device(op, what, like, x);
 }
 
 void require_dtype(std::string_view op, std::string_view what, const Tensor& x, const Tensor& like,
@@ -32,12 +34,13 @@ void require_dtype(std::string_view op, std::string_view what, const Tensor& x, 
     throw ShapeError("{}: elements of type {} are not supported here: {} has to be {}", op,
                      name_of(x.dtype()), what, name_of(dtype));
   }
-  require_same_device(op, like, x);
+  require_same_device(op, what, like, x);
 }
 
-void require_index(std::string_view op, const Tensor& x, const Tensor& like) {
+void require_index(std::string_view op, std::string_view what, const Tensor& x,
+                   const Tensor& like) {
   if (x.dtype() != DType::i32 && x.dtype() != DType::i64) throw_unsupported_dtype(op, x.dtype());
-  require_same_device(op, like, x);
+  require_same_device(op, what, like, x);
 }
 
 // ---- shapes
@@ -52,7 +55,7 @@ void require_shape(std::string_view op, std::string_view what, const Tensor& x,
 
 void require_like(std::string_view op, std::string_view what, const Tensor& x, const Tensor& like,
                   const Shape& expected) {
-  require_same_kind(op, like, x);
+  require_same_kind(op, what, like, x);
   require_shape(op, what, x, expected);
 }
 
@@ -63,8 +66,8 @@ void require_optional(std::string_view op, std::string_view what, const Tensor& 
 
 void require_heads(std::string_view op, const Tensor& q, const Tensor& k, const Tensor& v) {
   require_real(op, q);
-  require_same_kind(op, q, k);
-  require_same_kind(op, q, v);
+  require_same_kind(op, "k", q, k);
+  require_same_kind(op, "v", q, v);
   const bool fits = q.ndim() == 4 && k.ndim() == 4 && v.ndim() == 4 && q.size(0) == k.size(0) &&
                     q.size(3) == k.size(3) && k.size(1) > 0 && q.size(1) % k.size(1) == 0;
   const Shape kv = fits ? Shape{k.size(0), k.size(1), k.size(2), v.size(3)} : Shape{};

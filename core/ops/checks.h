@@ -15,14 +15,16 @@ void require_real(std::string_view op, const Tensor& x);
 /// x may be an operand of a product: f32, f64 or bf16.
 void require_product_operand(std::string_view op, const Tensor& x);
 /// x lies where `like` does.
-void require_same_device(std::string_view op, const Tensor& like, const Tensor& x);
-/// a and b have one element type and lie on one device.
-void require_same_kind(std::string_view op, const Tensor& a, const Tensor& b);
+void require_same_device(std::string_view op, std::string_view what, const Tensor& like,
+                         const Tensor& x);
+/// x has the element type of `like` and lies where that does.
+void require_same_kind(std::string_view op, std::string_view what, const Tensor& like,
+                       const Tensor& x);
 /// x is of type `dtype` and lies where `like` does.
 void require_dtype(std::string_view op, std::string_view what, const Tensor& x, const Tensor& like,
                    DType dtype);
 /// x holds indices or labels: it is i32 or i64 and lies where `like` does.
-void require_index(std::string_view op, const Tensor& x, const Tensor& like);
+void require_index(std::string_view op, std::string_view what, const Tensor& x, const Tensor& like);
 
 // ---- shapes
 

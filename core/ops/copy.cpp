@@ -10,7 +10,7 @@ Tensor concat(const std::vector<Tensor>& parts, int dim) {
   Shape shape = parts.front().shape();
   shape[static_cast<std::size_t>(d)] = 0;
   for (const Tensor& part : parts) {
-    require_same_kind("concat", parts.front(), part);
+    require_same_kind("concat", "a part", parts.front(), part);
     Shape expected = shape;
     if (part.ndim() == parts.front().ndim())
       expected[static_cast<std::size_t>(d)] = part.size(d);

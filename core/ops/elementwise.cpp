@@ -47,7 +47,7 @@ SwigluGrads swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& 
 namespace {
 
 Tensor binary(std::string_view op, BinaryOp kind, const Tensor& a, const Tensor& b) {
-  require_same_kind(op, a, b);
+  require_same_kind(op, "b", a, b);
   const Shape shape = broadcast_shapes(op, a.shape(), b.shape());
   Tensor out = Tensor::empty(shape, a.dtype(), a.device());
   kernels(a, &Backend::elementwise)->binary(kind, a.expand(shape), b.expand(shape), out);
@@ -70,7 +70,7 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
 Tensor affine(const Tensor& x, double a, double b) { return unary({UnaryOp::affine, a, b}, x); }
 
 Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
-  require_same_kind("compare", a, b);
+  require_same_kind("compare", "b", a, b);
   const Shape shape = broadcast_shapes("compare", a.shape(), b.shape());
   Tensor out = Tensor::empty(shape, DType::u8, a.device());
   kernels(a, &Backend::elementwise)->compare(op, a.expand(shape), b.expand(shape), out);
@@ -78,7 +78,7 @@ Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  require_same_kind("where", a, b);
+  require_same_kind("where", "b", a, b);
   require_dtype("where", "the condition", condition, a, DType::u8);
   const Shape values = broadcast_shapes("where", a.shape(), b.shape());
   const Shape shape = broadcast_shapes("where", condition.shape(), values);

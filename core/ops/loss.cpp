@@ -27,7 +27,7 @@ CrossEntropyResult run_cross_entropy(const Tensor& logits, const Tensor& labels)
 CrossEntropyResult cross_entropy(Tensor&& logits, const Tensor& labels) {
   constexpr std::string_view op = "cross_entropy";
   require_logits(op, logits);
-  require_index(op, labels, logits);
+  require_index(op, "labels", labels, logits);
   require_shape(op, "labels", labels, {logits.size(0)});
   Labels(op, labels, logits.size(1));
   return run_cross_entropy(logits, labels.contiguous());
@@ -36,7 +36,7 @@ CrossEntropyResult cross_entropy(Tensor&& logits, const Tensor& labels) {
 CrossEntropyResult cross_entropy(Tensor&& logits, const Labels& labels, std::int64_t begin) {
   constexpr std::string_view op = "cross_entropy";
   require_logits(op, logits);
-  require_same_device(op, logits, labels.values());
+  require_same_device(op, "labels", logits, labels.values());
   if (logits.size(1) != labels.n_classes()) {
     throw ShapeError("{}: logits {} for labels of {} classes", op, to_string(logits.shape()),
                      labels.n_classes());

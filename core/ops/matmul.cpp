@@ -19,7 +19,7 @@ Tensor product_operand(const Tensor& x, ProductPrecision precision) {
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   require_product_operand("matmul", a);
-  require_same_kind("matmul", a, b);
+  require_same_kind("matmul", "b", a, b);
   if (a.ndim() < 2 || b.ndim() < 2 || a.size(-1) != b.size(-2)) {
     throw ShapeError("matmul: {} x {}: expected [..., M, K] x [..., K, N]", to_string(a.shape()),
                      to_string(b.shape()));
@@ -42,8 +42,8 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 
 void matmul_add(Tensor& out, const Tensor& a, const Tensor& b) {
   require_product_operand("matmul_add", a);
-  require_same_kind("matmul_add", a, b);
-  require_same_device("matmul_add", a, out);
+  require_same_kind("matmul_add", "b", a, b);
+  require_same_device("matmul_add", "out", a, out);
   if (out.dtype() != product_type(a.dtype())) {
     throw ShapeError("matmul_add: out is {}, but products of {} are {}", name_of(out.dtype()),
                      name_of(a.dtype()), name_of(product_type(a.dtype())));
@@ -60,7 +60,7 @@ void matmul_add(Tensor& out, const Tensor& a, const Tensor& b) {
 LinearActivation linear_activation(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                    Activation activation) {
   require_product_operand("linear", x);
-  require_same_kind("linear", x, weight);
+  require_same_kind("linear", "weight", x, weight);
   if (weight.ndim() != 2 || x.ndim() == 0 || x.size(-1) != weight.size(1)) {
     throw ShapeError("linear: x {} and weight {}: expected [..., K] and [N, K]",
                      to_string(x.shape()), to_string(weight.shape()));

@@ -101,7 +101,7 @@ void sum_of_squares(std::span<const Tensor> xs, const Tensor& sums) {
   for (const Tensor& x : xs) {
     if (!x.defined()) continue;
     require_real("sum_of_squares", x);
-    require_same_device("sum_of_squares", sums, x);
+    require_same_device("sum_of_squares", "x", sums, x);
     if (!x.is_contiguous()) throw ShapeError("sum_of_squares: an operand is not dense");
   }
   kernels(sums, &Backend::reduce)->sum_of_squares(xs, sums);

@@ -7,7 +7,7 @@ namespace {
 
 RowIndex checked(std::string_view op, const Tensor& like, const Tensor& index,
                  std::int64_t n_rows) {
-  require_index(op, index, like);
+  require_index(op, "index", index, like);
   return {op, index, n_rows};
 }
 
@@ -21,7 +21,7 @@ void require_table(const Tensor& table) {
 Tensor gather_rows(const Tensor& table, const RowIndex& index) {
   constexpr std::string_view op = "gather_rows";
   require_table(table);
-  require_same_device(op, table, index.values());
+  require_same_device(op, "index", table, index.values());
   if (table.size(0) != index.n_rows()) {
     throw ShapeError("{}: table {} for an index into {} rows", op, to_string(table.shape()),
                      index.n_rows());
@@ -41,7 +41,7 @@ Tensor gather_rows(const Tensor& table, const Tensor& index) {
 Tensor scatter_add_rows(const Tensor& rows, const RowIndex& index) {
   constexpr std::string_view op = "scatter_add_rows";
   require_real(op, rows);
-  require_same_device(op, rows, index.values());
+  require_same_device(op, "index", rows, index.values());
   Shape expected = index.shape();
   expected.push_back(rows.ndim() == 0 ? 0 : rows.size(-1));
   require_shape(op, "rows", rows, expected);

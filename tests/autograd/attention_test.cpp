@@ -316,9 +316,9 @@ TEST_P(FusedAttention, DropoutKeepsAWeightScaledOrNotAtAll) {
   const std::int64_t n = 40;
   const Sizes s{.batch = 1, .heads = 2, .groups = 1, .n_q = n, .n_k = n, .d = 4, .dv = n};
   Problem p = make_problem(GetParam().score, GetParam().normalizer, s, {}, false);
-  Tensor identity = placed::zeros({1, 1, n, n}, DType::f64);
-  for (std::int64_t i = 0; i < n; ++i) identity.data<double>()[i * n + i] = 1;
-  p.inputs.v = Variable(identity);
+  const Tensor index = placed::arange(n);
+  const Tensor identity = compare(CompareOp::equal, index.unsqueeze(1), index).to(DType::f64);
+  p.inputs.v = Variable(identity.reshape({1, 1, n, n}));
   const std::vector<double> weights = attention(p.spec, p.inputs).data().to_vector<double>();
   p.spec.dropout = 0.3;
   p.spec.dropout_key = {5, 6};

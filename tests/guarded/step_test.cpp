@@ -106,18 +106,16 @@ TEST_P(GuardedStep, WaitsForNothingAndCopiesNothingBetweenTwoLinesOfMetrics) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GuardedStep,
-                         ::testing::Values(Setting{"softmax", "adamw"}, Setting{"softmax", "sgd"},
-                                           Setting{"conformal", "adamw"},
-                                           Setting{"conformal", "sgd"},
-                                           Setting{"softmax", "adamw", Positions::rope},
-                                           Setting{"linear", "adamw"}),
-                         [](const auto& info) {
-                           const Setting& setting = info.param;
-                           const bool has_rope = setting.positions == Positions::rope;
-                           return setting.attention + "_" + setting.optimizer +
-                                  (has_rope ? "_rope" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, GuardedStep,
+    ::testing::Values(Setting{"softmax", "adamw"}, Setting{"softmax", "sgd"},
+                      Setting{"conformal", "adamw"}, Setting{"conformal", "sgd"},
+                      Setting{"softmax", "adamw", Positions::rope}, Setting{"linear", "adamw"}),
+    [](const auto& info) {
+      const Setting& setting = info.param;
+      const bool has_rope = setting.positions == Positions::rope;
+      return setting.attention + "_" + setting.optimizer + (has_rope ? "_rope" : "");
+    });
 
 }  // namespace
 }  // namespace mobius::guarded_step_test

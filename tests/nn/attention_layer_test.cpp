@@ -135,8 +135,8 @@ TEST_P(AttentionLayer, AnOrthogonalLayerHasOrthogonalQueriesKeysAndValues) {
     // Orthonormal columns: 8 inputs, at least as many outputs.
     Tensor gram = matmul(part.transpose(0, 1), part);
     for (std::int64_t i = 0; i < 8; ++i) {
-      const Tensor one = gram.slice(0, i, i + 1).slice(1, i, i + 1);
-      one.data<double>()[0] -= 1;
+      Tensor one = gram.slice(0, i, i + 1).slice(1, i, i + 1);
+      one.fill(one.item() - 1);
     }
     EXPECT_LT(sum_of_squares(gram), 1e-24);
   }

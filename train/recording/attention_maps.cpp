@@ -21,12 +21,12 @@ bool contains(const std::vector<std::int64_t>& chosen, std::int64_t number) {
 // weights[n, n].
 Json matrix_json(const Tensor& weights) {
   const std::int64_t n = weights.size(0);
-  const Tensor shown = weights.to(DType::f64).contiguous();
-  const double* values = shown.data<double>();
+  const std::vector<double> values = weights.to_vector<double>();
   Json rows = Json::array();
   for (std::int64_t i = 0; i < n; ++i) {
     Json row = Json::array();
-    for (std::int64_t j = 0; j < n; ++j) row.push_back(std::round(1000 * values[i * n + j]) / 1000);
+    for (std::int64_t j = 0; j < n; ++j)
+      row.push_back(std::round(1000 * values[static_cast<std::size_t>(i * n + j)]) / 1000);
     rows.push_back(std::move(row));
   }
   return rows;

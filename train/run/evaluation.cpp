@@ -78,7 +78,7 @@ std::vector<LayerDiagnostics> diagnose(const LanguageModel& model, const Tensor&
                                        Diagnosis diagnosis) {
   const NoGradGuard no_grad;
   DiagnosticsSink sink(diagnosis);
-  model.hidden(tokens, {.sink = &sink});
+  model.hidden(tokens.to(model.device()), {.sink = &sink});
   return sink.layers();
 }
 

@@ -1,5 +1,6 @@
 #include "train/run/experiment.h"
 
+#include "core/comm/launch.h"
 #include "train/run/memory.h"
 
 namespace mobius {
@@ -8,6 +9,17 @@ std::unique_ptr<Task> build_task(const Config& config,
                                  const std::optional<TokenizerModel>& tokenizer) {
   return tokenizer ? config.task->rebuild(config.train.seed, *tokenizer)
                    : config.task->build(config.train.seed);
+}
+
+Device device_for(const std::string& option, int local_rank) {
+  Device device = option == "auto" ? Device{} : device_from_name(option);
+  if (device.type != DeviceType::cpu) device.index = local_rank;
+  return device;
+}
+
+Device device_of(const Config& config) {
+  const Launch launch = launch_of(process_environment());
+  return device_for(config.train.device, launch.local_rank.value_or(0));
 }
 
 Experiment build_experiment(const Config& config, Shard rank,
@@ -21,7 +33,7 @@ Experiment build_experiment(const Config& config, Shard rank,
   require_room_for({experiment.task->vocab_size(), experiment.task->max_seq_len()});
   experiment.model = std::make_shared<LanguageModel>(
       config.model, *config.attention, experiment.task->vocab_size(),
-      experiment.task->max_seq_len(), config.train.seed, DType::f32, Device{},
+      experiment.task->max_seq_len(), config.train.seed, DType::f32, device_of(config),
       config.train.precision);
   constexpr std::int64_t mib = 1 << 20;
   experiment.optimizer =

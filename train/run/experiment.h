@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
+#include "core/device.h"
 #include "data/task.h"
 #include "data/tokenizer.h"
 #include "nn/language_model.h"
@@ -17,6 +19,12 @@ struct Experiment {
   std::shared_ptr<LanguageModel> model;
   std::unique_ptr<Optimizer> optimizer;
 };
+
+/// The device that a process computes on: that of `train.device`, and of those that are several on
+/// a machine, the one whose number is the local rank.
+Device device_for(const std::string& option, int local_rank);
+/// The same for this process, as it was launched.
+Device device_of(const Config& config);
 
 /// The task alone; with the tokeniser that a checkpoint holds, it makes none of its own.
 std::unique_ptr<Task> build_task(const Config& config,

@@ -518,7 +518,7 @@ RunSummary Trainer::summarize(RunStatus status) const {
   summary.train_seconds = record_.train_seconds;
   summary.step_ms = step_ == 0 ? 0 : 1000 * record_.train_seconds / static_cast<double>(step_);
   summary.tokens_per_s = per_second(record_.tokens, record_.train_seconds);
-  summary.peak_bytes = allocator_for({}).stats().peak;
+  summary.peak_bytes = allocator_for(experiment_.model->device()).stats().peak;
   summary.threads = num_threads();
   summary.ranks = communicator_.size();
   return summary;
