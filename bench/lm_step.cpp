@@ -1,5 +1,5 @@
-// One training step of a GPT-style language model, through the parts the trainer uses. Prints one
-// JSON line; see bench/README.md for the arguments, the contract, and the PyTorch peer.
+// Times one training step of a GPT-style language model, with the components of the trainer. Prints
+// one JSON line; see bench/README.md for the arguments, the contract, and the PyTorch peer.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -61,7 +61,7 @@ ModelOptions model_options(const Arguments& a) {
   return options;
 }
 
-// Uniform tokens, each labelled with the next: the time does not depend on what they say.
+// Makes uniform tokens, each labelled with the next: the time does not depend on their values.
 Batch random_tokens(const Arguments& a, std::int64_t step) {
   Batch batch;
   batch.inputs = Tensor::empty({a.batch, a.seq_len}, DType::i32);
@@ -80,8 +80,9 @@ Batch random_tokens(const Arguments& a, std::int64_t step) {
   return batch;
 }
 
-// Two flop a multiply-add, forward and twice backward: every weight of a matrix meets every token;
-// attention takes half the square of pairs, two products of the model's width forward.
+// A multiply-add is two flop, once forward and twice backward. Every matrix weight is multiplied
+// with every token; attention has two products of the model's width forward, over half the square
+// of pairs.
 double gflop_of(const LanguageModel& model, const Arguments& a) {
   std::int64_t weights = 0;
   for (const auto& [name, value] : model.parameters())

@@ -1,7 +1,7 @@
-// The matrix products of the training steps that bench/run.py times, in f32 and in bf16 (operands
-// are rounded where a training step first needs them so), beside a large square one, the peak:
-// multi-query associative recall (d_model 128, 16 384 tokens, 1024 labelled ones, vocabulary 8192)
-// and the language model (d_model 384, 2048 tokens, vocabulary 256).
+// Times the matrix products of the training steps of bench/run.py, in f32 and in bf16 (including
+// the rounding of operands that a training step does first), and a large square one, the peak. The
+// steps are multi-query associative recall (d_model 128, 16 384 tokens, 1024 labelled ones,
+// vocabulary 8192) and the language model (d_model 384, 2048 tokens, vocabulary 256).
 #include <benchmark/benchmark.h>
 
 #include "core/ops.h"

@@ -1,5 +1,5 @@
-# mobius_embed(TARGET NAME FILE)
-# Compiles the text of a file into a target, as mobius::embedded::NAME (declared in train/compare/embedded.h).
+# mobius_embed(TARGET NAME FILE) compiles the text of a file into a target, as mobius::embedded::NAME (declared in
+# train/compare/embedded.h).
 function(mobius_embed target name file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
   file(READ ${file} text)

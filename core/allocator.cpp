@@ -54,7 +54,7 @@ void Allocator::deallocate(void* block, std::size_t bytes) noexcept {
   try {
     free_blocks_[capacity].push_back(block);
     stats_.cached += capacity;
-  } catch (...) {  // no memory to remember the block by
+  } catch (...) {  // no memory to record the cached block
     mark_usable(block, capacity, capacity);
     system_deallocate(block, capacity);
   }

@@ -1,4 +1,4 @@
-// Where a tensor lives.
+// The devices that hold tensors.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace mobius {
 enum class DeviceType {
   cpu,
   cuda,
-  test  // of a test program alone, which brings its backend (core/backend.h)
+  test  // exists only in test programs, which supply its backend (core/backend.h)
 };
 
 struct Device {
@@ -20,8 +20,8 @@ struct Device {
 
 /// "cpu", "cuda:1", "test".
 std::string to_string(const Device& device);
-/// Inverse of to_string ("cuda" means "cuda:0"); throws Error on anything else. "test" is a name
-/// only in a program that has this device.
+/// Inverse of to_string(); "cuda" means "cuda:0". Throws Error on any other name, and on "test" if
+/// the program does not have this device.
 Device device_from_name(const std::string& name);
 
 }  // namespace mobius

@@ -14,6 +14,12 @@ Storage::Storage(std::size_t bytes, Device device)
 
 Storage::~Storage() { allocator_for(device_).deallocate(data_, bytes_); }
 
+void Storage::swap(Storage& other) {
+  std::swap(bytes_, other.bytes_);
+  std::swap(device_, other.device_);
+  std::swap(data_, other.data_);
+}
+
 // ---- making
 
 Tensor Tensor::empty(Shape shape, DType dtype, Device device) {
@@ -62,7 +68,7 @@ Tensor Tensor::from(std::span<const T> values, Shape shape, Device device) {
   return out;
 }
 
-// ---- asking
+// ---- properties
 
 std::int64_t Tensor::size(int dim) const {
   return shape_[static_cast<std::size_t>(normalize_dim("size", dim, ndim()))];
@@ -117,7 +123,7 @@ Tensor Tensor::view(Shape shape, Strides strides, std::int64_t offset) const {
 
 namespace {
 
-// Replaces a -1 by the size that makes the element counts equal.
+// Replaces -1 by the size that makes the element counts equal.
 Shape infer_shape(const Tensor& x, Shape shape) {
   const auto unknown = std::find(shape.begin(), shape.end(), -1);
   if (unknown != shape.end()) {
@@ -136,8 +142,8 @@ Shape infer_shape(const Tensor& x, Shape shape) {
   return shape;
 }
 
-// Strides with which `x` can be seen as `shape`, or nothing when that needs a copy. Each run of
-// x's dimensions that lies evenly in memory can be split and merged freely.
+// Computes the strides that view `x` as `shape`; returns false if that needs a copy. A run of
+// dimensions of x that is evenly spaced in memory can be split and merged freely.
 bool reshape_strides(const Tensor& x, const Shape& shape, Strides& strides) {
   if (x.is_contiguous()) {
     strides = contiguous_strides(shape);
@@ -262,11 +268,50 @@ Tensor Tensor::to(DType dtype) const {
   return out;
 }
 
+Tensor Tensor::to(Device device) const {
+  if (device == this->device()) return *this;
+  Tensor out = empty(shape_, dtype_, device);
+  out.copy_from(*this);
+  return out;
+}
+
 // ---- in-place change
 
+namespace {
+
+// Both dense, of one type, on different devices.
+void copy_across(const Tensor& source, const Tensor& out) {
+  if (source.device() == Device{})
+    kernels(out, &Backend::copy)->copy_from_host(source.raw(), out);
+  else if (out.device() == Device{})
+    kernels(source, &Backend::copy)->copy_to_host(source, out.raw());
+  else
+    copy_across(source.to(Device{}), out);
+}
+
+}  // namespace
+
 void Tensor::copy_from(const Tensor& source) {
-  require_same_device("copy_from", *this, source);
-  kernels(device(), &Backend::copy)->copy(source.expand(shape_), *this);
+  const Tensor stretched = source.expand(shape_);
+  if (source.device() == device()) {
+    kernels(device(), &Backend::copy)->copy(stretched, *this);
+  } else {
+    const Tensor dense = stretched.to(dtype_).contiguous();
+    if (!is_contiguous()) return copy_from(dense.to(device()));
+    copy_across(dense, *this);
+  }
+  bump_version();
+}
+
+void Tensor::move_to(Device device) {
+  if (device == this->device()) return;
+  Tensor elements;
+  elements.storage_ = storage_;
+  elements.dtype_ = DType::u8;
+  elements.numel_ = static_cast<std::int64_t>(storage_->bytes());
+  elements.shape_ = {elements.numel_};
+  elements.strides_ = {1};
+  storage_->swap(*elements.to(device).storage_);
   bump_version();
 }
 

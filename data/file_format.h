@@ -1,12 +1,11 @@
-// What files are that hold neither text nor plain tokens.
+// Recognises files that hold neither text nor plain tokens.
 #pragma once
 
 #include <string_view>
 
 namespace mobius {
 
-/// "a gzip file", where these are the first bytes of one; the same of other formats that data come
-/// in. Empty where they are of none that is known.
+/// Names the format of a file by its first bytes, such as "a gzip file". Empty if unknown.
 std::string_view format_of(std::string_view first_bytes);
 
 }  // namespace mobius

@@ -21,7 +21,7 @@ namespace {
                        std::generic_category().message(error));
 }
 
-// What is opened without waiting; the call that looks at its kind decides whether it is read.
+// Opens without waiting. The caller checks the kind of the file before it reads.
 int open_to_read(const std::string& name) {
   const int descriptor = ::open(name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) fail(name, "opened", errno);
@@ -45,8 +45,7 @@ class Reader {
   bool is_regular() const { return S_ISREG(status_of(descriptor_).st_mode); }
   bool is_pipe() const { return S_ISFIFO(status_of(descriptor_).st_mode); }
 
-  // Until a pipe has something to read, or its writer has come and gone; reading waits from then
-  // on.
+  // Waits until a pipe has data, or its writer has opened and closed it. Later reads block.
   void wait_for_writer() const {
     pollfd waited{descriptor_, POLLIN, 0};
     while (::poll(&waited, 1, -1) < 0) {

@@ -92,10 +92,11 @@ class LmTask final : public Task {
     }
   }
 
-  // At even distances: rounding down keeps windows distinct, for there are at least test_size_.
+  // Spaces the windows evenly. They are distinct even though division rounds down, because there
+  // are at least test_size_ of them.
   std::uint64_t test_window(std::uint64_t index) const {
     const auto n = static_cast<std::uint64_t>(test_size_);
-    if (index >= n) throw Error("lm: test sequence {} asked for, there are {}", index, n);
+    if (index >= n) throw Error("lm: test sequence {} requested, but there are only {}", index, n);
     const std::uint64_t step = test_.size() / n, rest = test_.size() % n;
     return index * step + index * rest / n;
   }
@@ -132,9 +133,9 @@ bool learns_pieces(const LmOptions& options) {
 
 void check_vocab(const LmOptions& options) {
   if (options.vocab == 0 && !options.tokens.empty())
-    throw ConfigError("token files do not say their vocabulary: give its size");
+    throw ConfigError("token files do not store their vocabulary size: set it");
   if (options.vocab == 0 && learns_pieces(options))
-    throw ConfigError("say how many pieces the sentencepiece tokenizer is to learn");
+    throw ConfigError("set the number of pieces for the sentencepiece tokenizer to learn");
 }
 
 void check_source(const LmOptions& options) {

@@ -1,4 +1,4 @@
-// Next-token prediction: the one place where labels are shifted against inputs.
+// Next-token prediction. Only this file shifts labels against inputs.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace mobius {
 
-/// From n + 1 tokens: inputs[t] = tokens[t] and labels[t] = tokens[t + 1], for t < n.
+/// Splits n + 1 tokens: inputs[t] = tokens[t] and labels[t] = tokens[t + 1] for t < n.
 /// `inputs` and `labels` must hold tokens.size() - 1 elements each.
 inline void split_next_token(std::span<const std::int32_t> tokens, std::span<std::int32_t> inputs,
                              std::span<std::int32_t> labels) {

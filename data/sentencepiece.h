@@ -1,4 +1,4 @@
-// The tokeniser of SentencePiece, from its model.
+// The SentencePiece tokeniser.
 #pragma once
 
 #include <memory>
@@ -8,12 +8,12 @@
 
 namespace mobius {
 
-/// `model` is a serialised ModelProto: the content of a .model file. Throws Error where it is not,
-/// or not a whole one.
+/// Makes a tokeniser from a serialised ModelProto, the content of a .model file. Throws Error if
+/// `model` is not one or is truncated.
 ///
-/// Text is given to it in parts, and comes from it token by token. Hence what a model says of the
-/// beginning and the end of a text is not followed: no space is put before it (add_dummy_prefix),
-/// none is removed (remove_extra_whitespaces), and what comes out is not normalised.
+/// The tokeniser encodes text in parts and decodes it token by token. It therefore ignores the
+/// settings of a model about the beginning and end of a text: it adds no space before it
+/// (add_dummy_prefix), removes none (remove_extra_whitespaces) and does not normalise its output.
 std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::string& model);
 
 }  // namespace mobius

@@ -1,4 +1,4 @@
-// The tasks that come with Mobius, by name.
+// The built-in tasks, by name.
 #pragma once
 
 #include "core/options/registry.h"
@@ -6,7 +6,7 @@
 
 namespace mobius {
 
-/// "mqar", "recall" and "lm". A program adds its own to the registry it passes on.
+/// Returns "mqar", "recall" and "lm". A program can add tasks to the registry.
 Registry<TaskOptions> builtin_tasks();
 
 }  // namespace mobius

@@ -37,8 +37,8 @@ class ByteTokenizer final : public Tokenizer {
   TokenizerModel model() const override { return {"byte", ""}; }
 };
 
-// Calls fn(code point, its bytes, where they begin) for every character. Throws Error where the
-// text is not UTF-8.
+// Calls fn(code point, its bytes, their offset) for every character. Throws Error if the text is
+// not UTF-8.
 template <typename Fn>
 void for_each_character(std::string_view text, Fn&& fn) {
   require_utf8(text);
@@ -54,7 +54,7 @@ class CharTokenizer final : public Tokenizer {
   explicit CharTokenizer(std::string_view characters) {
     for_each_character(characters, [&](char32_t code, std::string_view bytes, std::size_t) {
       if (!tokens_.emplace(code, static_cast<std::int32_t>(texts_.size())).second) {
-        throw Error("char tokenizer: U+{:04X} comes twice", static_cast<std::uint32_t>(code));
+        throw Error("char tokenizer: U+{:04X} occurs twice", static_cast<std::uint32_t>(code));
       }
       texts_.emplace_back(bytes);
     });

@@ -35,7 +35,7 @@ std::uint64_t TokenWindows::n_tokens() const {
       [](std::uint64_t sum, const TokenRange& range) { return sum + range.size(); });
 }
 
-// FNV-1a, a number at a time.
+// FNV-1a over whole numbers.
 std::uint64_t TokenWindows::digest() const {
   constexpr std::uint64_t block = 4096, most_blocks = 1024;
   const std::uint64_t stride = std::max<std::uint64_t>(1, n_tokens() / (block * most_blocks));

@@ -52,6 +52,9 @@ class Module {
   /// A table of name, shape and count, with the total.
   std::string parameter_table() const;
   void zero_grad();
+  /// Moves parameters and buffers to the device, in place: every handle of theirs stays valid.
+  /// Gradients are dropped.
+  void to(Device device);
 
  protected:
   /// Returns the registered handle; of a buffer where the parameter is not trained. Throws Error

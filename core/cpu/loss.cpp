@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/cpu/kernels.h"
 #include "core/cpu/rows.h"
@@ -53,9 +54,10 @@ RowLoss cross_entropy_row(T* logits, std::int64_t n, std::int64_t label) {
   const double at_label = static_cast<double>(logits[label]);
   const T sum = exponentials(logits, n, T{1}, largest, logits);
   scale_row(logits, n, 1 / sum);
-  logits[label] -= 1;
   const double log_sum = std::log(static_cast<double>(sum));
-  return {log_sum + (static_cast<double>(largest) - at_label), prediction};
+  const double loss = log_sum + (static_cast<double>(largest) - at_label);
+  logits[label] -= std::isfinite(loss) ? T{1} : std::numeric_limits<T>::quiet_NaN();
+  return {loss, prediction};
 }
 
 class CpuLoss final : public LossKernels {
@@ -77,6 +79,18 @@ class CpuLoss final : public LossKernels {
         });
       });
     });
+  }
+
+  void count_correct(const Tensor& predictions, const Tensor& labels, const Tensor& scored,
+                     const Tensor& count) override {
+    const auto* const predicted = predictions.data<std::int64_t>();
+    const auto* const label = labels.data<std::int64_t>();
+    const auto* const counts = scored.data<std::uint8_t>();
+    std::int64_t correct = 0;
+    for (std::int64_t r = 0; r < predictions.numel(); ++r) {
+      correct += counts[r] != 0 && predicted[r] == label[r];
+    }
+    *count.data<double>() = static_cast<double>(correct);
   }
 };
 

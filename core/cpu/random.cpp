@@ -1,13 +1,13 @@
-// Random fills and dropout. The words of Philox4x32-10 (core/rng.h) are made for a batch of blocks
-// at a time, one block a lane, into a buffer that stays in the first-level cache, in the order of
-// the stream: word w of a stream is word w % 4 of block w / 4.
+// Random fills and dropout. Words of Philox4x32-10 (core/rng.h) are generated a batch of blocks at
+// a time, one block per lane, into a buffer that stays in L1. They keep the order of the stream:
+// word w of a stream is word w % 4 of block w / 4.
 //
-// Element i takes word i (f32) or words 2i and 2i + 1 (f64), low half first; dropout takes word i
-// for either type, so that a mask does not depend on it. Outputs are dense and overwritten (=).
+// Element i takes word i (f32) or words 2i and 2i + 1 (f64), low half first. Dropout takes word i
+// for both types, so the mask does not depend on the type. Outputs are dense and overwritten (=).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/random.cpp"
 #include <hwy/foreach_target.h>
-// The above comes first: it includes this file once for each instruction set.
+// foreach_target.h must come first: it includes this file once per instruction set.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct Product {
   V high, low;
 };
 
-/// Both halves of the 64-bit products of 32-bit lanes.
+/// Computes both halves of the 64-bit products of 32-bit lanes.
 template <class D, class V>
 HWY_INLINE Product<V> multiply(D d, V a, V b) {
   const hn::Repartition<std::uint64_t, D> wide;
@@ -45,7 +45,7 @@ HWY_INLINE Product<V> multiply(D d, V a, V b) {
           hn::OddEven(hn::BitCast(d, hn::ShiftLeft<32>(odd)), hn::BitCast(d, even))};
 }
 
-/// Stores the words of consecutive blocks, one a lane, from block `first` on.
+/// Stores the words of consecutive blocks, one per lane, from block `first` on.
 template <class D>
 HWY_INLINE void philox_blocks(D d, RngKey key, std::uint64_t first, std::uint32_t* words) {
   const auto set = [d](std::uint64_t value) {
@@ -68,7 +68,7 @@ HWY_INLINE void philox_blocks(D d, RngKey key, std::uint64_t first, std::uint32_
   hn::StoreInterleaved4(c0, c1, c2, c3, d, words);
 }
 
-/// A batch of words from word `first` (a multiple of 4) on.
+/// Generates a batch of words from word `first` (a multiple of 4) on.
 void philox_batch(RngKey key, std::int64_t first, std::uint32_t* words) {
   const hn::ScalableTag<std::uint32_t> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -95,7 +95,7 @@ constexpr std::int64_t words_per_element = sizeof(T) / sizeof(std::uint32_t);
 
 // ---- uniform
 
-/// In [0, 1): multiples of 2^-24 or 2^-53.
+/// Returns a multiple of 2^-24 or 2^-53 in [0, 1).
 template <class T>
 T unit_interval(const std::uint32_t* words, std::int64_t i) {
   if constexpr (sizeof(T) == 4) {
@@ -108,7 +108,7 @@ T unit_interval(const std::uint32_t* words, std::int64_t i) {
 
 // ---- normal
 
-/// (k + 1/2) 2^-`bits` of the highest `bits` bits k of each word: in (0, 1].
+/// Returns (k + 1/2) 2^-bits, in (0, 1], where k is the number in the highest `bits` bits.
 template <int bits, class D, class VU>
 HWY_INLINE hn::Vec<D> open_unit(D d, VU words) {
   constexpr int unused = 8 * static_cast<int>(sizeof(hn::TFromD<D>)) - bits;
@@ -117,9 +117,9 @@ HWY_INLINE hn::Vec<D> open_unit(D d, VU words) {
   return hn::Mul(hn::Add(k, constant(d, 0.5)), constant(d, std::ldexp(1.0, -bits)));
 }
 
-/// Box-Muller: of each two words (pairs of words in f64) the first gives the radius, the second the
-/// angle of two standard normals. More bits than an f32 holds reach further into the tails: 6.7
-/// standard deviations (f64: 8.6).
+/// Box-Muller: the first of two words (pairs of words in f64) gives the radius, the second the
+/// angle of two standard normals. The radius uses more bits than an f32 holds, to reach further
+/// into the tails: 6.7 standard deviations (f64: 8.6).
 template <class T>
 void normal_batch(const std::uint32_t* words, T* out) {
   const hn::ScalableTag<T> d;

@@ -12,7 +12,7 @@ Tensor visible_counts(const HeadInputs& in) {
   const std::int64_t n_q = in.q.size(-2), n_k = in.k.size(-2);
   const DType dtype = in.q.dtype();
   const Device device = in.q.device();
-  if (in.mask.mask.defined() || in.mask.window > 0)
+  if (!in.mask.is_simple())
     return sum(materialize_mask(in.mask, n_q, n_k, device).to(dtype), {-1});
   const auto most = static_cast<double>(n_k);
   if (!in.mask.causal) return Tensor::full({n_q}, most, dtype, device);

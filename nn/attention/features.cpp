@@ -5,7 +5,7 @@ namespace mobius {
 namespace {
 
 void require_carried_sums(const AttentionMask& mask) {
-  if (mask.mask.defined() || mask.window > 0)
+  if (!mask.is_simple())
     throw Error(
         "attention by features: expected no mask but causal, got a {}: its sums over keys are "
         "carried from query to query and cannot leave out single pairs",

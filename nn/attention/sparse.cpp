@@ -45,7 +45,7 @@ AttentionCall selected_call(const HeadInputs& in, const SparseSelection& selecti
     inputs.q = in.q.data();
     inputs.k = in.k.data();
     inputs.v = in.v.data();
-    call.spec.threshold = attention_threshold(call.spec, inputs, selection.topk);
+    call.spec.mask.selected = attention_topk(call.spec, inputs, selection.topk);
   }
   return call;
 }

@@ -368,7 +368,7 @@ TEST_F(Lm, PiecesAreLearnedFromTheTrainingTextOrReadFromAFile) {
               StartsWith("task.vocab: expected at least "));
   options.vocab = 50000;
   EXPECT_THAT(error_of<ConfigError>([&] { options.build(1); }),
-              StartsWith("task.vocab: the text has no more than "));
+              StartsWith("task.vocab: the text has at most "));
   options.text = file("t.txt", std::string(500, '\t'));
   EXPECT_THAT(error_of([&] { options.build(1); }),
               StartsWith("task.text: the text has nothing to"));
@@ -385,7 +385,7 @@ TEST_F(Lm, UnknownTokensAreCountedAndTakeTheBitsPerByte) {
   EXPECT_FALSE(task->bytes_per_token().has_value());
   EXPECT_THAT(
       task->warnings(),
-      ElementsAre(AllOf(StartsWith("training text: the tokenizer does not keep it as it is"),
+      ElementsAre(AllOf(StartsWith("training text: the tokenizer does not preserve it"),
                         ::testing::Not(HasSubstr("bits"))),
                   ::testing::MatchesRegex("validation text: 3 of [0-9]+ tokens \\([0-9]+%\\) "
                                           "are unknown to the tokenizer; bits per byte .*")));
@@ -399,10 +399,9 @@ TEST_F(Lm, AChangedTextTakesTheBitsPerByte) {
   options.tokenizer_model = write_foreign_model(folder_.path(), "m", some_text(300));
   const auto task = options.build(1);
   EXPECT_FALSE(task->bytes_per_token().has_value());
-  EXPECT_THAT(
-      task->warnings(),
-      ElementsAre(HasSubstr("validation text: the tokenizer does not keep it as it is: byte 3 "
-                            "is the first that changes; bits per byte")));
+  EXPECT_THAT(task->warnings(),
+              ElementsAre(HasSubstr("validation text: the tokenizer does not preserve it: "
+                                    "the first changed byte is byte 3; bits per byte")));
   // What is lost of the training text alone says nothing of the score.
   std::swap(options.text, options.validation);
   const auto swapped = options.build(1);
@@ -476,7 +475,7 @@ TEST_F(Lm, FilesOfOtherFormats) {
                "file"));
   options.tokenizer = LmTokenizer::byte;
   EXPECT_THAT(options.build(1)->warnings(),
-              ElementsAre(EndsWith("t.txt: is a gzip file, whose bytes are taken as they are")));
+              ElementsAre(EndsWith("t.txt: is a gzip file, and its bytes are read as text")));
 }
 
 TEST_F(Lm, ATextInFilesThatEndWithinACharacter) {
@@ -504,7 +503,7 @@ TEST_F(Lm, NamesFilesThatCannotBeRead) {
   EXPECT_THAT(error_of([&] { on_text(folder_ / "no.txt", LmTokenizer::byte, 8).build(1); }),
               EndsWith("no.txt: no such file"));
   EXPECT_THAT(error_of([&] { on_text(file("e", ""), LmTokenizer::byte, 8).build(1); }),
-              EndsWith("e: there is no text in it"));
+              EndsWith("e: the text is empty"));
   EXPECT_THAT(error_of([&] { on_text(folder_.path(), LmTokenizer::byte, 8).build(1); }),
               EndsWith(folder_.path().string() + ": is not a file"));
   EXPECT_THAT(error_of([&] { on_tokens("no_*.bin", 8).build(1); }),
@@ -523,7 +522,7 @@ TEST_F(Lm, SettingsThatDoNotFitTogether) {
   EXPECT_THAT(fault([](LmOptions& o) { o.tokens = "t.bin"; }), HasSubstr("got both"));
   EXPECT_THAT(fault([](LmOptions& o) { o.vocab = 5; }), HasSubstr("vocab: has no effect"));
   EXPECT_THAT(fault([](LmOptions& o) { o.tokenizer = LmTokenizer::sentencepiece; }),
-              HasSubstr("vocab: say how many pieces"));
+              HasSubstr("vocab: set the number of pieces"));
   EXPECT_THAT(fault([](LmOptions& o) { o.tokenizer_model = "x"; }),
               HasSubstr("tokenizer_model: has no effect unless tokenizer: sentencepiece"));
   EXPECT_THAT(fault([](LmOptions& o) { o.bytes_per_token = 4; }),

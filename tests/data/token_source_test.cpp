@@ -66,7 +66,7 @@ TEST_F(TokenFile, SaysWhatIsWrongWithIt) {
             path_.string() + ": cannot be opened: No such file or directory");
   EXPECT_EQ(error_of([&] { open_token_file(folder_.path(), raw, 9); }),
             folder_.path().string() + ": is not a file");
-  EXPECT_EQ(fault_of("abc", raw), "3 bytes are no whole number of 16-bit tokens");
+  EXPECT_EQ(fault_of("abc", raw), "3 bytes are not a whole number of 16-bit tokens");
   EXPECT_EQ(fault_of("abc", llm_c), "3 bytes, but the header of a token file takes 1024");
   EXPECT_EQ(fault_of(llm_c_header(7, 1, 0), llm_c),
             "the header begins with 7, expected 20240520 (16-bit tokens) or 20240801 (32-bit)");
@@ -115,7 +115,7 @@ TEST_F(TokenFile, OfAnotherFormatIsTakenForRawOnlyWhereThatIsSaid) {
   const std::string of_numpy = "\x93NUMPY\x01\x00 and so on", zipped = "PK\x03\x04 and so on  ";
   const std::string wide = bytes_of(std::vector<std::uint32_t>(20, 7));
   EXPECT_THAT(fault_of(of_numpy.substr(0, 12), TokenFormat::automatic),
-              "is a NumPy file; token_format: raw takes it for 16-bit tokens all the same");
+              "is a NumPy file; set token_format: raw to read it as 16-bit tokens anyway");
   EXPECT_THAT(fault_of(zipped, TokenFormat::automatic), StartsWith("is a zip file; "));
   EXPECT_THAT(fault_of(wide, TokenFormat::automatic), StartsWith("seems to hold 32-bit tokens"));
   EXPECT_EQ(open(TokenFormat::raw)->size(), 40u);

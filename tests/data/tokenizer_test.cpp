@@ -72,12 +72,12 @@ TEST(Tokenizer, RefusesTokensOutsideTheVocabulary) {
 
 TEST(Tokenizer, RefusesDamagedModels) {
   EXPECT_THAT(error_of([] { make_tokenizer({"word", ""}); }), HasSubstr("unknown kind 'word'"));
-  EXPECT_THAT(error_of([] { make_tokenizer({"char", "aba"}); }), HasSubstr("U+0061 comes twice"));
+  EXPECT_THAT(error_of([] { make_tokenizer({"char", "aba"}); }), HasSubstr("U+0061 occurs twice"));
   EXPECT_THAT(error_of([] { make_tokenizer({"char", ""}); }), HasSubstr("no characters"));
   EXPECT_THAT(error_of([] {
                 make_tokenizer({"sentencepiece", "hello"});
               }),
-              HasSubstr("no SentencePiece model, or not a whole one"));
+              HasSubstr("not a SentencePiece model, or it is truncated"));
 }
 
 class SentencePiece : public ::testing::TestWithParam<SentencePieceKind> {};
@@ -163,7 +163,7 @@ TEST_P(SentencePiece, SaysWhatItCannotLearn) {
   EXPECT_EQ(message("abcab\n", 262), "no error");
   const std::string too_many = message(some_text(50), 100000);
   ASSERT_THAT(too_many, ::testing::MatchesRegex(
-                            "the text has no more than [0-9]+ pieces to learn, got 100000"));
+                            "the text has at most [0-9]+ pieces to learn, got 100000"));
   const std::int64_t most = std::stoll(too_many.substr(too_many.find_first_of("0123456789")));
   EXPECT_EQ(message(some_text(50), most), "no error");
   for (const std::string nothing : {"", "\n\n", "\t\n", "\u2581\u2585\t"}) {
@@ -178,7 +178,7 @@ TEST(SentencePieceUnigram, ATextThatIsTooMuchAlike) {
   for (const char* text : {"aaaaaaaa\n", "<unk>\n<unk>\n"}) {
     ::testing::internal::CaptureStderr();
     EXPECT_THAT(error_of([&] { train_sentencepiece(text, 270, SentencePieceKind::unigram); }),
-                HasSubstr("the text is too short to learn pieces from, or too much alike"));
+                HasSubstr("the text is too short or too repetitive to learn pieces from"));
     EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   }
 }

@@ -134,7 +134,7 @@ TEST_F(TextTest, FaultsOfFilesAreOneLine) {
   };
   expect_error(train({"task.text=" + (folder_ / "absent.txt").string()}),
                "absent.txt: no such file");
-  expect_error(on_tokens("abc"), "t.bin: 3 bytes are no whole number of 16-bit tokens");
+  expect_error(on_tokens("abc"), "t.bin: 3 bytes are not a whole number of 16-bit tokens");
   expect_error(on_tokens("abcd"), "t.bin: 2 tokens are fewer than a sequence of 16");
   expect_error(on_tokens(llm_c_header(20240520, 9, 0)), "t.bin: version 9 of the token format");
   std::vector<std::uint16_t> tokens(200, 7);
@@ -188,7 +188,7 @@ TEST_F(TextTest, FaultsOfATokenizerNameTheirKey) {
               StartsWith("mobius: error: task.tokenizer_model: none.model: "));
   EXPECT_THAT(fault(2, {"task.vocab=100"}), StartsWith("mobius: error: task.vocab: expected at "));
   EXPECT_THAT(fault(2, {"task.vocab=9000"}),
-              StartsWith("mobius: error: task.vocab: the text has no more than "));
+              StartsWith("mobius: error: task.vocab: the text has at most "));
   write_text(text_, std::string(1000, '\t'));
   EXPECT_EQ(fault(1, {"task.vocab=300"}),
             "mobius: error: task.text: the text has nothing to learn pieces from\n");

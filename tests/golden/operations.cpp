@@ -11,6 +11,7 @@
 #include "nn/attention/sparse.h"
 #include "nn/attention/w2.h"
 #include "nn/language_model.h"
+#include "tests/device.h"
 
 namespace mobius::golden {
 
@@ -67,9 +68,9 @@ std::shared_ptr<Attention> build_layer(const AttentionOptions& options, const Ar
   model.bias = false;
   model.positions = positions;
   if (a.has("rel")) model.max_distance = (a["rel"].size(0) - 1) / 2;
-  return options.build(
-      {.model = model,
-       .init = Initializer(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(), Device{})});
+  return options.build({.model = model,
+                        .init = Initializer(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(),
+                                            testing::device())});
 }
 
 // ---- parts
@@ -87,7 +88,7 @@ Outputs run_layer_norm(Arguments& a) {
 }
 
 Outputs run_swiglu(Arguments& a) {
-  const Initializer init(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(), Device{});
+  const Initializer init(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(), testing::device());
   const SwigluMlp mlp(init, {.d_model = a["w_gate"].size(1),
                              .d_ff = a["w_gate"].size(0),
                              .bias = false,
@@ -113,7 +114,7 @@ Outputs run_adamw(Arguments& a) {
            .beta2 = a.number("beta2"),
            .eps = a.number("eps"),
            .weight_decay = a.number("weight_decay")},
-          std::span(&update, 1), Tensor::from(scalars, {UpdateScalar::count}));
+          std::span(&update, 1), placed::from(scalars, {UpdateScalar::count}));
   }
   return {{"p", Variable(p)}};
 }
@@ -138,7 +139,7 @@ Outputs run_jspace_embed(Arguments& a) {
 Outputs run_resolution_limit(Arguments& a) {
   const double s = kernel_of(a, a.integer("d")).s;
   const double limit = resolution_limit(a.number("delta"), a.number("n"), s);
-  return {{"r_n", Variable(Tensor::full({1}, limit, a.dtype()))}};
+  return {{"r_n", Variable(placed::full({1}, limit, a.dtype()))}};
 }
 
 // ---- attention
@@ -236,7 +237,8 @@ Outputs run_language_model(Arguments& a) {
   options.bias = false;
   options.tied_head = false;
   const LanguageModel model(options, *options_of(a.text("kind")), a.integer("vocab"),
-                            a.tensor("tokens").size(1), /*init_seed=*/0, a.dtype());
+                            a.tensor("tokens").size(1), /*init_seed=*/0, a.dtype(),
+                            testing::device());
 
   a.load("embed", parameter_of(model, "embedding.weight"));
   a.load("final_norm_weight", parameter_of(model, "final_norm.weight"));

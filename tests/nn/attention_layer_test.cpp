@@ -126,7 +126,7 @@ TEST_P(AttentionLayer, DropsWeightsInTrainingAlone) {
 
 TEST_P(AttentionLayer, AnOrthogonalLayerHasOrthogonalQueriesKeysAndValues) {
   AttentionContext context = layer_context(8, 2);
-  context.init = Initializer(9, 0.02, /*orthogonal=*/true, DType::f64, {});
+  context.init = Initializer(9, 0.02, /*orthogonal=*/true, DType::f64, testing::device());
   const Tensor qkv = parameter_of(*build(GetParam(), context), "qkv.weight").data();
   const std::int64_t d_q = (qkv.size(0) - 8) / 2;
   for (const auto& [begin, end] : {std::pair{std::int64_t{0}, d_q}, std::pair{d_q, 2 * d_q},
@@ -236,7 +236,7 @@ TEST(AttentionDiagnostics, SummariesAreMeansOverHeadsAndLayers) {
 
 TEST(AttentionDiagnostics, EntropyIsOfWeightsDividedByTheirSum) {
   const Tensor weights =
-      Tensor::from(std::vector<double>{2, 2, 0, 0, 0, 0, 0, 5, 0, 1, 1, 2}, {1, 2, 2, 3});
+      placed::from(std::vector<double>{2, 2, 0, 0, 0, 0, 0, 5, 0, 1, 1, 2}, {1, 2, 2, 3});
   MeanEntropy mean(2);
   mean.add(weights);
   const std::vector<double> entropy = mean.value();

@@ -16,6 +16,7 @@
 #include "nn/attention/softmax_naive.h"
 #include "nn/attention/sparse.h"
 #include "nn/attention/w2.h"
+#include "tests/device.h"
 
 namespace mobius::testing {
 
@@ -89,7 +90,7 @@ inline void add_softmax(std::vector<Variant>& all) {
   all.push_back(by_call("softmax_alibi", [](const HeadInputs& in, const Variable& alpha) {
     HeadInputs biased = sharpened(in, alpha);
     const std::int64_t n_heads = in.q.size(1);
-    const Tensor slopes = Tensor::from(alibi_slopes(n_heads), {n_heads, 1}).to(in.q.dtype());
+    const Tensor slopes = placed::from(alibi_slopes(n_heads), {n_heads, 1}).to(in.q.dtype());
     biased.extras.distance_bias = Variable(alibi_bias(slopes, in.q.size(2), in.k.size(2)));
     return softmax_call(biased);
   }));

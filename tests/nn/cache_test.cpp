@@ -18,7 +18,7 @@ Tensor some_tokens() {
   Rng rng({.seed = 4, .stream = 2});
   std::vector<std::int64_t> ids(2 * n_tokens);
   for (std::int64_t& id : ids) id = static_cast<std::int64_t>(rng.uniform() * vocab);
-  return Tensor::from(ids, {2, n_tokens});
+  return placed::from(ids, {2, n_tokens});
 }
 
 LanguageModel small_model(const AttentionOptions& attention, Positions positions,
@@ -30,7 +30,8 @@ LanguageModel small_model(const AttentionOptions& attention, Positions positions
   model.n_kv_heads = n_kv_heads;
   model.init_std = 0.4;
   model.positions = positions;
-  return LanguageModel(model, attention, vocab, n_tokens, /*init_seed=*/3, DType::f64);
+  return LanguageModel(model, attention, vocab, n_tokens, /*init_seed=*/3, DType::f64,
+                       testing::device());
 }
 
 // Logits of all positions, read in pieces of these sizes.

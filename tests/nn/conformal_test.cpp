@@ -17,13 +17,13 @@ using testing::normal;
 AttentionMask own_key(std::int64_t n) {
   std::vector<std::uint8_t> allowed(static_cast<std::size_t>(n * n), 0);
   for (std::size_t i = 0; i < allowed.size(); i += static_cast<std::size_t>(n) + 1) allowed[i] = 1;
-  return {.mask = Tensor::from(allowed, {n, n})};
+  return {.mask = placed::from(allowed, {n, n})};
 }
 
 TEST(Conformal, WeightsOfNoneNeverExceedOne) {
   const std::int64_t n = 200, d = 64;
   const Tensor k = normal({1, 1, n, d}, 1, 1, DType::f32);
-  const Variable one(Tensor::ones({1, 1, n, 1}));
+  const Variable one(placed::ones({1, 1, n, 1}));
   for (const double length : {1e-3, 1.0, 1e2, 1e3, 1e4, 1e5, 1e7}) {
     // Each query in the direction of its key, where rounding may carry the cosine past 1.
     const HeadInputs in{
@@ -41,8 +41,8 @@ TEST(Conformal, WeightsOfNoneNeverExceedOne) {
 TEST(Conformal, AnalyticWeightsAreCappedAtTheExponentialOf80WithoutGradient) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Tensor key = normal({1, 1, 1, 64}, 1, 1, dtype);
-    const Variable q(scale(key, 1e7), true), k(key, true), alpha(Tensor::ones({1}, dtype), true),
-        v(Tensor::ones({1, 1, 1, 1}, dtype), true);
+    const Variable q(scale(key, 1e7), true), k(key, true), alpha(placed::ones({1}, dtype), true),
+        v(placed::ones({1, 1, 1, 1}, dtype), true);
     const Variable out = attention(conformal_call({.q = q, .k = k, .v = v}, alpha,
                                                   conformal_kernel(ConformalWeight::newton, 64),
                                                   ConformalNormalize::analytic));
@@ -57,7 +57,7 @@ TEST(Conformal, AnalyticWeightsAreCappedAtTheExponentialOf80WithoutGradient) {
 TEST(Conformal, AnalyticWeightsSumToOneOnTheMeanOverTheSphere) {
   const std::int64_t n = 200000, d = 5;
   const Variable q(normal({1, 1, 1, d}, 1)), k(normal({1, 1, n, d}, 2)),
-      v(Tensor::ones({1, 1, n, 1}, DType::f64)), alpha(Tensor::ones({1}, DType::f64));
+      v(placed::ones({1, 1, n, 1}, DType::f64)), alpha(placed::ones({1}, DType::f64));
   for (const ConformalWeight weight : {ConformalWeight::newton, ConformalWeight::poisson,
                                        ConformalWeight::jacobian, ConformalWeight::custom}) {
     const ConformalKernel kernel = weight == ConformalWeight::custom
@@ -80,7 +80,7 @@ TEST(ConformalKernel, RefusesWhatHasNoMeaning) {
 TEST(Jspace, RadiusAndTemperatureAreInverse) {
   for (const double r : {0.0, 1e-9, 0.3, 0.999, largest_radius}) {
     const double beta = radius_to_beta(r, 2.5);
-    const Radius radius = beta_to_radius(Variable(Tensor::full({1}, beta, DType::f64)), 2.5);
+    const Radius radius = beta_to_radius(Variable(placed::full({1}, beta, DType::f64)), 2.5);
     EXPECT_NEAR(radius.r.item(), r, 1e-15);
     EXPECT_NEAR(radius.one_minus_r.item() / (1 - r), 1, 1e-11);
   }

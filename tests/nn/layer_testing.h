@@ -2,6 +2,7 @@
 #pragma once
 
 #include "nn/attention/attention.h"
+#include "tests/device.h"
 
 namespace mobius::testing {
 
@@ -14,7 +15,8 @@ inline AttentionContext layer_context(std::int64_t d_model, std::int64_t n_heads
   if (positions == Positions::rope) model.rope_base = 100;
   if (positions == Positions::relative) model.max_distance = 3;
   return {.model = model,
-          .init = Initializer(/*seed=*/9, /*std=*/0.4, /*orthogonal=*/false, DType::f64, {})};
+          .init = Initializer(/*seed=*/9, /*std=*/0.4, /*orthogonal=*/false, DType::f64,
+                              testing::device())};
 }
 
 // What the layer said under this name, one number a head; empty where it did not.

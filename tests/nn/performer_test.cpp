@@ -24,7 +24,7 @@ void expect_positive(const Tensor& features) {
 }
 
 TEST(EluFeatures, ArePositiveWhereOneMinusOneWouldBeZero) {
-  const Tensor x = Tensor::from(std::vector<float>{-80, -20, -17, -1, 0, 2}, {6});
+  const Tensor x = placed::from(std::vector<float>{-80, -20, -17, -1, 0, 2}, {6});
   expect_positive(elu_plus_one(Variable(x)).data());
   const Variable y(x.to(DType::f64), true);
   const Variable phi = elu_plus_one(y);
@@ -56,7 +56,7 @@ TEST(FeatureMaps, StayInTheRangeOfFloat32) {
     for (const std::int64_t n : {1, 65, 16384}) {
       if (d == 64 && n == 16384) continue;  // for time
       const auto sweep = [&](std::uint64_t stream) {
-        return random_uniform({1, 1, n, d}, -20, 20, {5, stream}, DType::f64);
+        return placed::random_uniform({1, 1, n, d}, -20, 20, {5, stream}, DType::f64);
       };
       const Tensor q = sweep(1), k = sweep(2), v = normal({1, 1, n, 4}, 3);
       const Tensor omega = omega_of(64, d);

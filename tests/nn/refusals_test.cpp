@@ -18,7 +18,7 @@ using testing::normal;
 class Refusals : public ::testing::Test {
  protected:
   const Variable q{normal({1, 2, 3, 4}, 1)}, k{normal({1, 2, 5, 4}, 2)}, v{normal({1, 2, 5, 3}, 3)};
-  const Variable alpha{Tensor::ones({2, 1, 1}, DType::f64)};
+  const Variable alpha{placed::ones({2, 1, 1}, DType::f64)};
   const HeadInputs in{.q = q, .k = k, .v = v};
   const HeadInputs biased = with({.distance_bias = Variable(normal({2, 7}, 4))});
   const HeadInputs dropped = with({.dropout = 1});
@@ -62,7 +62,7 @@ TEST_F(Refusals, OfConformalAttention) {
 // The composed form is refused as the fused one is.
 TEST_F(Refusals, OfExplicitWeights) {
   const BallPoints points = embed_in_ball(q, k, alpha, newton.s);
-  const Variable t(Tensor::zeros({1, 2, 3}, DType::f64));
+  const Variable t(placed::zeros({1, 2, 3}, DType::f64));
   AttentionCall call{.spec = {.score = ScoreMap::conformal},
                      .inputs = {.q = points.qhat, .k = points.zeta, .v = {}, .sharpness = t}};
   EXPECT_NO_THROW(attention_weights(call));
@@ -88,7 +88,7 @@ TEST_F(Refusals, OfSoftmaxAndItsRelatives) {
 }
 
 TEST_F(Refusals, OfGaussians) {
-  const Variable flat(Tensor::ones({2}, DType::f64)), three(Tensor::ones({3, 1, 1}, DType::f64));
+  const Variable flat(placed::ones({2}, DType::f64)), three(placed::ones({3, 1, 1}, DType::f64));
   expect_error<ShapeError>([&] { w2_call(in, flat); }, "tau [2]");
   expect_error<ShapeError>([&] { w2_call(in, three); }, "tau [3, 1, 1]");
   expect_error<Error>([&] { w2_call(in, alpha, -10.0); }, "rope_base");

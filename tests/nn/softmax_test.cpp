@@ -34,8 +34,8 @@ TEST(Softmax, IsTheUsualFormulaAndTakesAScale) {
 }
 
 TEST(SoftmaxNaive, OverflowsWhereSoftmaxDoesNot) {
-  const Variable q(Tensor::full({1, 1, 1, 1}, 100)), k(Tensor::ones({1, 1, 2, 1})),
-      v(Tensor::ones({1, 1, 2, 1}));
+  const Variable q(placed::full({1, 1, 1, 1}, 100)), k(placed::ones({1, 1, 2, 1})),
+      v(placed::ones({1, 1, 2, 1}));
   const HeadInputs in{.q = q, .k = k, .v = v};
   EXPECT_EQ(attention(softmax_call(in)).item(), 1);
   EXPECT_TRUE(std::isnan(apply_weights(softmax_naive_weights(in), in).item()));
@@ -80,8 +80,8 @@ TEST(Sparse, PatternsAreByDistanceFromTheQuerysPosition) {
 }
 
 TEST(Sparse, TopkTakesTheLargestScoresAndOfEqualOnesTheFirst) {
-  const Tensor q = Tensor::ones({1, 1, 1, 1});
-  const Tensor k = Tensor::from(std::vector<float>{1, 5, 3, 5, 3, 3}, {1, 1, 6, 1});
+  const Tensor q = placed::ones({1, 1, 1, 1});
+  const Tensor k = placed::from(std::vector<float>{1, 5, 3, 5, 3, 3}, {1, 1, 6, 1});
   const auto allowed = [&](std::int64_t topk) {
     return sparse_allowed(q, k, {.pattern = SparsePattern::topk, .topk = topk}, {})
         .to_vector<std::uint8_t>();
@@ -90,7 +90,7 @@ TEST(Sparse, TopkTakesTheLargestScoresAndOfEqualOnesTheFirst) {
   EXPECT_EQ(allowed(4), (std::vector<std::uint8_t>{0, 1, 1, 1, 1, 0}));
   EXPECT_EQ(allowed(9), (std::vector<std::uint8_t>{1, 1, 1, 1, 1, 1}));
   // The fused form breaks ties the same way.
-  const Variable v(Tensor::from(std::vector<float>{1, 2, 4, 8, 16, 32}, {1, 1, 6, 1}));
+  const Variable v(placed::from(std::vector<float>{1, 2, 4, 8, 16, 32}, {1, 1, 6, 1}));
   for (const std::int64_t topk : {1, 2, 3, 4, 5}) {
     const SparseSelection selection{.pattern = SparsePattern::topk, .topk = topk};
     const HeadInputs in{.q = Variable(q), .k = Variable(k), .v = v};

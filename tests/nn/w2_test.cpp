@@ -48,7 +48,7 @@ TEST(W2, IsTheClosedFormSymmetricAndZeroForEqualGaussians) {
 
 TEST(W2, WeightsAreASoftmaxOfTheDistanceOverTau) {
   const Variable q = raw_gaussians(4, 3, 1), k = raw_gaussians(6, 3, 2);
-  const Variable tau(Tensor::from(std::vector<double>{0.5, 7}, {2, 1, 1}));
+  const Variable tau(placed::from(std::vector<double>{0.5, 7}, {2, 1, 1}));
   const Variable scores =
       neg(squared_w2_distance(gaussians_from(q), gaussians_from(k)) / affine(tau, 1, 1e-6));
   const Tensor expected = masked_softmax(scores.data(), 1, testing::causal());
@@ -77,7 +77,7 @@ TEST(W2Overlap, WeightsAreASoftmaxOfItsScores) {
 }
 
 TEST(W2, SigmaIsPositiveHoweverSmallTheRawValue) {
-  const Gaussians g = gaussians_from(Variable(Tensor::full({1, 1, 1, 2}, -1e4)));
+  const Gaussians g = gaussians_from(Variable(placed::full({1, 1, 1, 2}, -1e4)));
   EXPECT_FLOAT_EQ(static_cast<float>(g.sigma.item()), 1e-4f);
 }
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "core/cpu/simd/flush_to_zero.h"
-#include "train/run/step.h"
+#include "data/prepared_batch.h"
 
 namespace mobius {
 
@@ -24,12 +24,14 @@ struct TestResult {
 };
 
 TestResult test_batch(const LanguageModel& model, const Batch& batch) {
+  const auto [tokens, labels] = prepare(batch, model.vocab_size(), model.device());
   DiagnosticsSink sink;
-  const Score score = score_of(model.loss(batch.inputs, batch.labels, {.sink = &sink}), batch);
-  TestResult result{{score.loss_sum, static_cast<double>(score.n_labels),
-                     static_cast<double>(score.n_correct), static_cast<double>(score.n_scored),
-                     static_cast<double>(batch.group), static_cast<double>(batch.inputs.size(0))},
-                    {}};
+  const LossResult loss = model.loss(tokens, labels, {.sink = &sink});
+  const std::vector<double> sums = loss.sums.to_vector<double>();
+  TestResult result{
+      {sums[0], static_cast<double>(labels.count()), sums[1], static_cast<double>(labels.n_scored()),
+       static_cast<double>(batch.group), static_cast<double>(batch.inputs.size(0))},
+      {}};
   for (const auto& [name, value] : sink.summaries()) {
     result.names.push_back(name);
     result.numbers.push_back(value);

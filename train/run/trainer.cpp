@@ -249,22 +249,11 @@ RunSummary Trainer::run(const StopSignal& stop) {
     write_result(summary);
     return summary;
   } catch (const TrainingDiverged& error) {
-    const std::string cause = first_divergence(error);
     write_result(summarize(RunStatus::diverged));
     const NewestCheckpoint newest = newest_checkpoint(folder_.checkpoints());
-    throw TrainingDiverged("{}; stopped, and kept {}", cause,
+    throw TrainingDiverged("{}; stopped, and kept {}", error.what(),
                            newest.path ? newest.path->string() : "no checkpoint: none was due yet");
   }
-}
-
-// What the run diverged by: maybe a gradient of an earlier step that was not read back yet.
-std::string Trainer::first_divergence(const TrainingDiverged& error) {
-  try {
-    read_gradient_norm();
-  } catch (const TrainingDiverged& earlier) {
-    return earlier.what();
-  }
-  return error.what();
 }
 
 RunStatus Trainer::train(const StopSignal& stop) {
@@ -282,14 +271,15 @@ RunStatus Trainer::train(const StopSignal& stop) {
   }
 }
 
-// This rank's sequences of a step.
-Batch Trainer::make_batch(std::uint64_t step) const {
+// This rank's sequences of a step, made ready.
+StepBatch Trainer::make_batch(std::uint64_t step) const {
   const std::int64_t size = config_.train.batch_size;
   const Share share = share_of(size, communicator_.rank(), communicator_.size());
   const auto first =
       step * static_cast<std::uint64_t>(size) + static_cast<std::uint64_t>(share.begin);
   const Task& task = *experiment_.task;
-  return task.sequences(Split::train, task.group_at(step), first, share.size());
+  return prepare_step(task.sequences(Split::train, task.group_at(step), first, share.size()),
+                      config_.train.accumulation_steps, *experiment_.model);
 }
 
 // What the step that the run goes on from has left to do: the test pass that a signal cut short, or
@@ -318,15 +308,14 @@ std::optional<RunStatus> Trainer::finish_step(const StopSignal& stop) {
   return is_good_enough() ? RunStatus::early_stop : RunStatus::finished;
 }
 
-void Trainer::train_step(const Batch& batch) {
+void Trainer::train_step(const StepBatch& batch) {
   const auto begin = Clock::now();
   const TrainOptions& train = config_.train;
   experiment_.model->zero_grad();
   DiagnosticsSink sink;
   const bool is_logged = metrics_ && (step_ + 1) % train.log_every == 0;
-  batch_score_ =
-      accumulate_gradients(*experiment_.model, batch, train.accumulation_steps, train.seed,
-                           step_ + 1, gradient_sum_, is_logged ? &sink : nullptr);
+  unread_score_ = accumulate_gradients(*experiment_.model, batch, train.seed, step_ + 1,
+                                       gradient_sum_, is_logged ? &sink : nullptr);
   batch_summaries_ = sink.summaries();
   learning_rate_ = learning_rate(config_.schedule, config_.optimizer->lr, step_, train.max_steps);
   constexpr double unlimited = std::numeric_limits<double>::infinity();
@@ -336,26 +325,30 @@ void Trainer::train_step(const Batch& batch) {
   ++step_;
 
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  const std::int64_t tokens = train.batch_size * batch.inputs.size(1);  // of all ranks
+  const std::int64_t tokens = train.batch_size * batch.seq_len;  // of all ranks
   record_.train_seconds += seconds;
   record_.tokens += tokens;
   logged_seconds_ += seconds;
   logged_tokens_ += tokens;
 }
 
-// Waits for the device: only where a number is shown, tested or saved. Steps that changed nothing
-// because of a norm that is not finite were none.
-void Trainer::read_gradient_norm() {
+// Reads the score and the gradient norm of the last step, once. It waits for the device: only where
+// a number is shown, tested or saved. Steps that changed nothing because of a norm that is not
+// finite were none; where an earlier one than the last was the first, the score says nothing of it.
+void Trainer::read_step() {
+  if (!unread_score_) return;
+  const StepScore score = *std::exchange(unread_score_, std::nullopt);
   Optimizer& optimizer = *experiment_.optimizer;
-  const std::int64_t n_skipped = optimizer.gradient_norm().n_skipped;
+  const std::int64_t last = step_, n_skipped = optimizer.gradient_norm().n_skipped;
   step_ -= n_skipped;
   optimizer.set_steps_taken(optimizer.steps_taken() - n_skipped);
+  if (n_skipped <= 1) batch_score_ = read_score(score, *experiment_.model, last, communicator_);
   grad_norm_ = finite_gradient_norm(optimizer, step_ + 1);
 }
 
 void Trainer::report_step() {
   const bool is_logged = is_due(config_.train.log_every);
-  if (is_logged) read_gradient_norm();
+  if (is_logged || backend_for(experiment_.model->device()).reads_are_free) read_step();
   const double tokens_per_s = per_second(logged_tokens_, logged_seconds_);
   const double elapsed = std::chrono::duration<double>(Clock::now() - started_).count();
   const auto done = static_cast<double>(step_ - first_step_);
@@ -392,7 +385,7 @@ void Trainer::log_step(double tokens_per_s) {
 // Throws TrainingDiverged where a number is not finite: a score, or what would be saved as the
 // best.
 bool Trainer::test(const StopSignal& stop) {
-  read_gradient_norm();
+  read_step();
   std::optional<Evaluation> evaluation =
       evaluate(*experiment_.model, *experiment_.task, config_.train.micro_batch_size(),
                communicator_, [&stop] { return stop.is_requested(); });
@@ -469,7 +462,7 @@ void Trainer::require_finite_state() const {
 }
 
 void Trainer::save_step() {
-  read_gradient_norm();
+  read_step();
   require_finite_state();
   save(checkpoint_path(folder_.checkpoints(), step_));
   if (communicator_.is_root()) {

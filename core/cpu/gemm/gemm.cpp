@@ -19,8 +19,8 @@ std::int64_t even_tile(std::int64_t side, std::int64_t longest) {
   return side <= longest ? side : round_up(ceil_div(side, ceil_div(side, longest)), 16);
 }
 
-// oneDNN shares a product among the threads of OpenMP unless it is called by one of them; then,
-// and only then, is the order of its additions fixed. This makes it so outside of parallel regions.
+// Keeps oneDNN on one thread outside of parallel regions. The order of its additions is fixed only
+// if it does not share a product among the threads of OpenMP.
 class SingleThreaded {
  public:
   SingleThreaded() : threads_(omp_get_max_threads()) {
@@ -36,7 +36,7 @@ class SingleThreaded {
   int threads_;
 };
 
-// What BLAS calls a matrix: not transposed means rows are dense.
+// A matrix as BLAS describes it: the rows of a matrix that is not transposed are dense.
 struct BlasOperand {
   char transposed;
   std::int64_t leading;
@@ -61,7 +61,7 @@ dnnl::memory::desc describe(std::int64_t rows, std::int64_t cols, MatrixView<con
   return memory::desc({rows, cols}, memory::data_type::bf16, strides);
 }
 
-// A dense copy of x[rows, cols] in the upper left of `all_rows` x `all_cols` zeros.
+// Copies x[rows, cols] to the upper left of a dense all_rows x all_cols matrix of zeros.
 std::vector<BFloat16> amid_zeros(MatrixView<const BFloat16> x, std::int64_t rows, std::int64_t cols,
                                  std::int64_t all_rows, std::int64_t all_cols) {
   std::vector<BFloat16> copy(static_cast<std::size_t>(all_rows * all_cols));
@@ -105,11 +105,11 @@ EvenProduct::EvenProduct(const GemmShape& s, MatrixView<const BFloat16> a,
       left_(amid_zeros(a, s.m, s.k, s.m, shape.k)),
       right_(amid_zeros(b, s.k, s.n, shape.k, s.n)) {}
 
-// AMX multiplies rows of the right operand in pairs. Where k is odd, oneDNN's kernels end for some
-// shapes in an illegal instruction (its issue 1661): seen with k = 63, m > 64 with m mod 64 in
-// 1 ... 16, n < 64 and no multiple of 16. Here they never get an odd one.
-// The primitive is made where it is run, which takes 2 us: oneDNN keeps the code of the last
-// thousand shapes. It packs operands as they are needed, so that plain ones are as fast as any.
+// AMX multiplies rows of the right operand in pairs. With an odd k, oneDNN's kernels execute an
+// illegal instruction for some shapes (its issue 1661), such as k = 63, m > 64 with m mod 64 in
+// 1 ... 16, n < 64 and not a multiple of 16. This function therefore never passes an odd k.
+// Making the primitive at each call takes 2 us: oneDNN caches the code of the last thousand
+// shapes. It packs operands as needed, so plain layouts are as fast as packed ones.
 void gemm_tile(const GemmShape& s, MatrixView<const BFloat16> a, MatrixView<const BFloat16> b,
                bool accumulate, float* c, std::int64_t ldc) {
   if (s.k % 2 != 0 && isa_has_amx()) {
@@ -135,13 +135,13 @@ void gemm_tile(const GemmShape& s, MatrixView<const BFloat16> a, MatrixView<cons
   }
 }
 
-// Tiles of 512 rows reach the speed of one large product: oneDNN packs both operands for every
-// call, which smaller tiles pay too often. Where those are too few to share out: a long k is cut
-// first (weight gradients with a small result), then columns down to 512, then rows, since tiles
-// with all the columns pack their rows but once, then a shorter k, then the longer side; as long
-// as each tile is worth a thread's while.
+// Tiles of 512 rows reach the speed of one large product: oneDNN packs both operands at every
+// call, and smaller tiles pack too often. If there are too few tiles for the threads, the plan
+// splits a long k first (weight gradients with a small result), then columns down to 512, then
+// rows (tiles with all columns pack their rows only once), then a shorter k, then the longer side.
+// It stops before a tile has too little work for a thread.
 GemmPlan plan_gemm(std::int64_t batch, const GemmShape& s, DType operands, bool may_split_k) {
-  // Packing takes a larger part of a product of bf16, which is twice as quick itself.
+  // A bf16 product is twice as fast, so packing takes a larger share of it.
   const bool is_quick = operands == DType::bf16;
   const std::int64_t wanted_tiles = is_quick ? 8 : 16, few_rows = is_quick ? 256 : 128;
   constexpr std::int64_t wanted_k_tiles = 8, long_k = 2048, short_k = 1024, many_columns = 512;

@@ -1,5 +1,5 @@
-// Matrix products as a grid of tiles that one thread each computes: the border of every tile, and
-// with it every bit of the result, depends on the shape alone and never on the thread count.
+// Matrix products as a grid of tiles, each computed by one thread. The tile borders, and with them
+// every bit of the result, depend on the shape and not on the thread count.
 // Legend: out[M, N] = a[M, K] b[K, N].
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace mobius {
 
-/// A matrix somewhere in memory: element (i, j) is data[i * row_stride + j * col_stride].
+/// A strided matrix: element (i, j) is data[i * row_stride + j * col_stride].
 template <class T>
 struct MatrixView {
   T* data;
@@ -27,20 +27,20 @@ struct GemmShape {
   std::int64_t m, n, k;
 };
 
-/// In what products of T are summed.
+/// The type in which products of T are summed.
 template <class T>
 using SumOf = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
 
-/// Calls `fn(TypeTag<T>{})` for the types of operands; throws Error naming `op` for any other type.
+/// Calls `fn(TypeTag<T>{})` for f32, f64 or bf16; throws Error naming `op` for any other type.
 template <class Fn>
 void dispatch_operand(std::string_view op, DType dtype, Fn&& fn) {
   if (dtype == DType::bf16) return fn(TypeTag<BFloat16>{});
   dispatch_real(op, dtype, fn);
 }
 
-/// c[m, n] = a b (+= when `accumulate`), on the calling thread alone; k > 0. Rows of c are `ldc`
-/// apart. f32 and bf16 go to oneDNN and ask for operands dense along rows or along columns
-/// (is_gemm_operand); f64 takes any strides. bf16 asks for isa_has_bf16_products().
+/// c[m, n] = a b (+= if `accumulate`), on the calling thread; k > 0. Rows of c are `ldc` apart. f32
+/// and bf16 use oneDNN and require operands that are dense along rows or along columns
+/// (is_gemm_operand); f64 takes any strides. bf16 requires isa_has_bf16_products().
 void gemm_tile(const GemmShape& shape, MatrixView<const float> a, MatrixView<const float> b,
                bool accumulate, float* c, std::int64_t ldc);
 void gemm_tile(const GemmShape& shape, MatrixView<const BFloat16> a, MatrixView<const BFloat16> b,
@@ -48,8 +48,8 @@ void gemm_tile(const GemmShape& shape, MatrixView<const BFloat16> a, MatrixView<
 void gemm_tile(const GemmShape& shape, MatrixView<const double> a, MatrixView<const double> b,
                bool accumulate, double* c, std::int64_t ldc);
 
-/// The product of a[m, k] and b[k, n] as one with an even k: copies of both, with a column and a
-/// row of zeros behind where k is odd. Its sums are the same.
+/// Pads the product of a[m, k] and b[k, n] to an even k: holds copies of both and, if k is odd,
+/// appends a column of zeros to a and a row of zeros to b. The sums are unchanged.
 class EvenProduct {
  public:
   EvenProduct(const GemmShape& shape, MatrixView<const BFloat16> a, MatrixView<const BFloat16> b);
@@ -66,8 +66,8 @@ class EvenProduct {
 bool is_gemm_operand(std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
                      std::int64_t col_stride);
 
-/// How one product is cut. Tiles are tile_m x tile_n; the k range is cut into `k_chunks` pieces of
-/// `chunk_k`, whose partial products are added in order.
+/// The partition of one product. Tiles are tile_m x tile_n; the k range is split into `k_chunks`
+/// pieces of `chunk_k`, whose partial products are added in order.
 struct GemmPlan {
   std::int64_t tile_m, tile_n, chunk_k;
   std::int64_t tiles_m, tiles_n, k_chunks;
@@ -75,11 +75,11 @@ struct GemmPlan {
   std::int64_t tiles() const { return tiles_m * tiles_n; }
 };
 
-/// `batch` products of this shape run side by side, of operands of this type. `may_split_k` allows
+/// Plans `batch` concurrent products of this shape and operand type. `may_split_k` allows
 /// k_chunks > 1.
 GemmPlan plan_gemm(std::int64_t batch, const GemmShape& shape, DType operands, bool may_split_k);
 
-/// A piece of the [R, N] result of MatmulKernels::linear.
+/// A tile of the [R, N] result of MatmulKernels::linear.
 struct LinearTile {
   std::int64_t row, rows, col, cols;
 };

@@ -1,8 +1,8 @@
-// The f64 tile of a matrix product, after the scheme of Goto and van de Geijn ("Anatomy of
-// high-performance matrix multiplication", 2008): blocks of a and b are packed into panels that lie
-// in the order of use, and a block of c of 6 rows by 2 vectors is kept in registers while k runs.
-// Packing reads any strides, so transposed operands cost no more than plain ones.
-// Contract: c is overwritten, or added to when `accumulate`; nothing is assumed of alignment.
+// The f64 tile of a matrix product, after Goto and van de Geijn ("Anatomy of high-performance
+// matrix multiplication", 2008). Blocks of a and b are packed into panels in the order of use, and
+// a block of c of 6 rows by 2 vectors stays in registers during the loop over k. Packing reads any
+// strides, so transposed operands cost no more than plain ones.
+// Contract: c is overwritten (=), or added to (+=) if `accumulate`; no alignment is assumed.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/gemm/gemm_f64.cpp"
 #include <hwy/foreach_target.h>
@@ -26,12 +26,11 @@ using D = hn::ScalableTag<double>;
 using V = hn::Vec<D>;
 
 constexpr std::int64_t micro_rows = 6;
-// Block sizes: a panel of b (block_k x 2 vectors) stays in L1, the block of a in L2, that of b in
-// L3.
+// A panel of b (block_k x 2 vectors) fits L1, a block of a fits L2, a block of b fits L3.
 constexpr std::int64_t block_m = 96, block_k = 256, block_n = 512;
 
-// Panels of `width` rows of a (columns of b): panel p holds for each k its `width` elements side by
-// side; missing ones are 0. Element (i, k) of the source is at i * step + k * step_k.
+// Packs panels of `width` rows of a (columns of b). A panel holds `width` adjacent elements for
+// each k; missing ones are 0. Element (i, k) of the source is at i * step + k * step_k.
 void pack(const double* source, std::int64_t step, std::int64_t step_k, std::int64_t n,
           std::int64_t k, std::int64_t width, double* HWY_RESTRICT packed) {
   for (std::int64_t first = 0; first < n; first += width) {
@@ -44,7 +43,7 @@ void pack(const double* source, std::int64_t step, std::int64_t step_k, std::int
   }
 }
 
-// c[rows, 2 vectors] = or += panel of a times panel of b. `width` columns of c exist.
+// c[rows, 2 vectors] = or += panel of a times panel of b; c has `width` columns.
 HWY_INLINE void micro_kernel(std::int64_t k, const double* HWY_RESTRICT a,
                              const double* HWY_RESTRICT b, bool accumulate, double* HWY_RESTRICT c,
                              std::int64_t ldc, std::int64_t rows, std::int64_t width) {

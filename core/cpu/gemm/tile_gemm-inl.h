@@ -1,9 +1,8 @@
-// Small matrix products on one thread, for operands that are already in cache: the inside of the
-// attention kernel. oneDNN copies its operands before it multiplies; on tiles of a few dozen rows
-// that costs as much as the product.
+// Small matrix products on one thread, for operands in cache: the inner products of the attention
+// kernel. oneDNN copies its operands before it multiplies, which costs as much as the product on
+// tiles of a few dozen rows.
 //
-// Included once per instruction set, between HWY_BEFORE_NAMESPACE() and HWY_AFTER_NAMESPACE() of
-// its own (Highway's convention for -inl.h files).
+// Included once per instruction set (Highway's convention for -inl.h files).
 #if defined(MOBIUS_CORE_CPU_TILE_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MOBIUS_CORE_CPU_TILE_GEMM_INL_H_
 #undef MOBIUS_CORE_CPU_TILE_GEMM_INL_H_
@@ -21,8 +20,8 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows of C held in registers: with two vectors of columns they fill 24 of AVX-512's 32 registers,
-// 12 of AVX2's 16.
+// Rows of C held in registers. With two vectors of columns they fill 24 of the 32 registers of
+// AVX-512, or 12 of the 16 of AVX2.
 constexpr std::int64_t panel_rows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
 
 // C[panel_rows, kVectors] (+)= A B over k; see tile_gemm.
@@ -52,30 +51,30 @@ HWY_INLINE void gemm_panel(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t
   }
 }
 
-/// Columns of B that a register panel covers: two vectors.
+/// Returns the columns of B that a register panel covers: two vectors.
 template <class T>
 std::int64_t panel_columns() {
   return 2 * static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<T>()));
 }
 
-/// B of a product, by panels of panel_columns() columns: in each, rows are `row` apart, and panels
-/// `panel`. A matrix packed so that a panel is contiguous is read straight through; the rows of an
-/// ordinary one may be so far apart that a panel's compete for a few sets of the cache.
+/// The operand B as panels of panel_columns() columns: rows are `row` apart, panels `panel` apart.
+/// Packed panels are contiguous and are read sequentially. The rows of an unpacked matrix may be so
+/// far apart that the rows of one panel compete for a few cache sets.
 template <class T>
 struct Panels {
   const T* data;
   std::int64_t row, panel;
 };
 
-/// An ordinary matrix with rows ldb apart.
+/// Describes an unpacked matrix with rows ldb apart.
 template <class T>
 Panels<T> unpacked(const T* b, std::int64_t ldb) {
   return {b, ldb, panel_columns<T>()};
 }
 
-/// C[m, n] = A[m, k] B[k, n], or += when `accumulate`. Element (i, p) of A is a[i a_row + p a_col];
+/// C[m, n] = A[m, k] B[k, n], or += if `accumulate`. Element (i, p) of A is a[i a_row + p a_col];
 /// rows of C are dense, ldc apart. m is rounded up to panel_rows and n to a whole vector: A must be
-/// readable and C writable that far, B readable in its columns.
+/// readable and C writable up to the rounded m, B readable and C writable up to the rounded n.
 template <class T>
 void tile_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t a_row,
                std::int64_t a_col, const Panels<T>& b, bool accumulate, T* c, std::int64_t ldc) {

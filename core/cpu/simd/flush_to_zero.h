@@ -5,16 +5,16 @@
 
 namespace mobius {
 
-/// While one lives, the calling thread takes subnormal operands for 0 (DAZ) and gives 0 in place of
-/// subnormal results (FTZ). Intel's processors compute with them in microcode, a hundred times
-/// slower, and small weights of attention or moments of AdamW that decay become such numbers by the
-/// million. Nothing but arithmetic changes: a subnormal number that is copied stays what it is.
+/// During its lifetime the calling thread treats subnormal operands as 0 (DAZ) and flushes
+/// subnormal results to 0 (FTZ). Intel processors compute with subnormals in microcode, a hundred
+/// times slower, and small attention weights or decaying AdamW moments produce them by the million.
+/// Only arithmetic changes: copying preserves subnormal numbers.
 class FlushToZero {
  public:
   FlushToZero() : before_(_mm_getcsr()) {
     if ((before_ & both) != both) _mm_setcsr(before_ | both);
   }
-  /// The thread is the caller's, whose arithmetic is as before. The flags of exceptions stay.
+  /// Restores the previous mode of the thread and keeps the exception flags.
   ~FlushToZero() {
     if ((before_ & both) != both) _mm_setcsr((_mm_getcsr() & ~both) | (before_ & both));
   }

@@ -1,6 +1,6 @@
-// The functions of UnaryOp on Highway vectors: one struct each, with value(d, x) and its derivative
-// derivative(d, x, y), y = value(d, x), side by side. A derivative takes y only where that is exact
-// to the last places; the driver does not load what it does not take.
+// The functions of UnaryOp on Highway vectors. Each is a struct with value(d, x) and
+// derivative(d, x, y), where y = value(d, x). A derivative uses y only if the result is exact to
+// the last places; the driver does not load unused arguments.
 //
 // Included once per instruction set (Highway's convention for -inl.h files).
 #if defined(MOBIUS_CORE_CPU_FUNCTIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -112,7 +112,7 @@ struct Square {
   }
 };
 
-/// x^n by repeated squaring. The error doubles with each squaring: for small n only.
+/// x^n by repeated squaring. Each squaring doubles the error, so n must be small.
 struct IntegerPower {
   static constexpr int largest = 8;
   int n;
@@ -150,8 +150,9 @@ struct Power {
   }
 
  private:
-  // factor x^exponent, in double for f32 as well: an exponent rounded to f32 would cost |a log x|
-  // units, and a power may be subnormal, thus 0, where `factor` times it is not.
+  // Returns factor x^exponent. f32 also computes in double: rounding the exponent to f32 would cost
+  // |a log x| units, and a power may be subnormal, and flushed to 0, although factor times it is
+  // normal.
   template <class D, class V>
   static HWY_INLINE V power(D d, V x, double factor, double exponent) {
     return lane_by_lane(d, x, [factor, exponent](auto lane) {
@@ -182,7 +183,7 @@ struct Cos {
   }
 };
 
-/// 1 - y^2 would cancel where y nears 1: the derivative is 4 sigma'(2x).
+/// The derivative is 4 sigma'(2x): 1 - y^2 would cancel as y approaches 1.
 struct Tanh {
   template <class D, class V>
   HWY_INLINE V value(D d, V x) const {
@@ -265,7 +266,7 @@ struct GeluTanh {
   HWY_INLINE V derivative(D d, V x, V) const {
     const auto s = logistic(d, argument(d, x));
     const V dz = hn::MulAdd(constant(d, 3 * slope * cubic), hn::Mul(x, x), constant(d, slope));
-    // sigma' is 0 where x dz would overflow.
+    // sigma' is 0 if x dz would overflow.
     const V rest = hn::Mul(hn::Mul(s.derivative, x), dz);
     return hn::Add(s.value, hn::IfThenElse(hn::Eq(s.derivative, hn::Zero(d)), hn::Zero(d), rest));
   }
@@ -327,7 +328,7 @@ void with_power(double exponent, Fn&& fn) {
   fn(functions::Power{exponent});
 }
 
-/// Calls fn with the function object of `f`: the one place where the enum is looked at.
+/// Calls fn with the function object of `f`. Only this function switches over the enum.
 template <class Fn>
 void with_function(const Unary& f, Fn&& fn) {
   switch (f.op) {

@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/simd/isa.cpp"
 #include <hwy/foreach_target.h>
-// The above comes first: it includes this file once for each instruction set.
+// foreach_target.h must come first: it includes this file once per instruction set.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -36,19 +36,19 @@ namespace {
 
 struct Isa {
   std::string_view name;
-  std::int64_t target;  // Highway's name for it
+  std::int64_t target;  // Highway's identifier
   dnnl_cpu_isa_t dnnl_limit;
 };
 
-// oneDNN may use every extension beside AVX-512 (bf16, AMX): it is the level of the processor.
+// With AVX-512, oneDNN may also use every extension of the processor (bf16, AMX).
 constexpr std::array<Isa, 2> known_isas{{
     {"avx2", HWY_AVX2, dnnl_cpu_isa_avx2},
     {"avx512", HWY_AVX3, dnnl_cpu_isa_all},
 }};
 
-// Not by hwy::DisableTargets: each later call of hwy::SupportedTargets would undo it.
+// Does not use hwy::DisableTargets, which later calls of hwy::SupportedTargets would undo.
 void limit_to(const Isa& isa) {
-  hwy::SetSupportedTargetsForTest(0);  // ask the processor, not an earlier choice
+  hwy::SetSupportedTargetsForTest(0);  // drops an earlier choice
   if (!(hwy::SupportedTargets() & HWY_TARGETS & isa.target))
     throw Error("MOBIUS_ISA={}: this processor or build does not have it", isa.name);
   hwy::SetSupportedTargetsForTest(isa.target);
@@ -56,10 +56,10 @@ void limit_to(const Isa& isa) {
     throw Error("MOBIUS_ISA={}: oneDNN refused the setting (it has already run)", isa.name);
 }
 
-// The sets of oneDNN are bits of which a larger set has more.
+// The instruction sets of oneDNN are bit masks; a larger set includes the bits of a smaller one.
 bool dnnl_uses(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
 
-// What oneDNN multiplies by: ONEDNN_MAX_CPU_ISA in the environment may keep it from the best.
+// Returns the set that oneDNN uses, which ONEDNN_MAX_CPU_ISA in the environment may limit.
 std::string_view dnnl_set() {
   constexpr std::array<std::pair<std::string_view, dnnl_cpu_isa_t>, 5> sets{
       {{"avx512_amx", dnnl_cpu_isa_avx512_core_amx},

@@ -1,9 +1,8 @@
-// Elementary functions on Highway vectors, right over the whole range of f32 and f64: infinities
-// and NaN included, no overflow on the way, a relative error of a few units in the last place. They
-// complete hwy/contrib/math, whose functions hold on a limited range.
+// Elementary functions on Highway vectors, correct over the whole range of f32 and f64, including
+// infinities and NaN: no intermediate overflow, and a relative error of a few units in the last
+// place. They complement hwy/contrib/math, whose functions cover a limited range.
 //
-// Included once per instruction set, between HWY_BEFORE_NAMESPACE() and HWY_AFTER_NAMESPACE() of
-// its own (Highway's convention for -inl.h files).
+// Included once per instruction set (Highway's convention for -inl.h files).
 #if defined(MOBIUS_CORE_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MOBIUS_CORE_CPU_MATH_INL_H_
 #undef MOBIUS_CORE_CPU_MATH_INL_H_
@@ -35,7 +34,8 @@ HWY_INLINE hn::Vec<D> infinity(D d) {
   return hn::Set(d, std::numeric_limits<hn::TFromD<D>>::infinity());
 }
 
-/// sum_k coefficients[k] x^k, even and odd powers apart to halve the chain of dependent additions.
+/// sum_k coefficients[k] x^k. Even and odd powers are summed separately, to halve the chain of
+/// dependent additions.
 template <class D, class V, class T, std::size_t N>
 HWY_INLINE V polynomial(D d, V x, const std::array<T, N>& coefficients) {
   static_assert(N >= 2 && N % 2 == 0);
@@ -48,7 +48,7 @@ HWY_INLINE V polynomial(D d, V x, const std::array<T, N>& coefficients) {
   return hn::MulAdd(odd, x, even);
 }
 
-/// fn of each lane by itself: slow, for arguments that the vector code does not cover.
+/// Applies fn to each lane separately. Slow; for arguments that the vector code does not cover.
 template <class D, class V, class Fn>
 HWY_INLINE V lane_by_lane(D d, V x, Fn fn) {
   HWY_ALIGN hn::TFromD<D> lanes[hn::MaxLanes(D())];
@@ -75,7 +75,7 @@ HWY_INLINE V expm1(D d, V x) {
   return hn::IfThenElse(finite, hn::Expm1(d, x), hn::Mul(x, infinity(d)));
 }
 
-/// `value` = log of something that is > 0 where x > pole; what it is elsewhere.
+/// Extends `value`, a logarithm that is finite for x > pole, to all x: -inf at the pole, NaN below.
 template <class D, class V>
 HWY_INLINE V complete_log(D d, V x, V pole, V value) {
   const V inf = infinity(d);
@@ -93,7 +93,7 @@ HWY_INLINE V log1p(D d, V x) {
   return complete_log(d, x, constant(d, -1), hn::Log1p(d, x));
 }
 
-// Highway reduces the argument well up to 39000.
+// Highway reduces arguments accurately up to 39000.
 template <class D, class V>
 HWY_INLINE bool in_sincos_range(D d, V x) {
   return hn::AllTrue(d, hn::Le(hn::Abs(x), constant(d, 30000)));
@@ -116,7 +116,7 @@ HWY_INLINE V tanh(D d, V x) {
   return hn::Tanh(d, x);
 }
 
-/// The logistic function and its derivative, from e^-|x|: nothing overflows, nothing cancels.
+/// The logistic function and its derivative, computed from e^-|x| without overflow or cancellation.
 template <class V>
 struct Logistic {
   V value;       // 1 / (1 + e^-x)
@@ -173,12 +173,12 @@ HWY_INLINE V softplus(D d, V x) {
 }
 
 // The tail of the standard normal distribution is Phi(-a) = e^(-a^2/2) u P(2u - 1), u = 4 / (a +
-// 4), for a >= 0. The factor beside the exponential is smooth on u in [0, 1], infinity included, so
-// that one polynomial serves the whole half line: the idea of M. M. Shepherd and J. G. Laframboise,
+// 4), for a >= 0. The factor of the exponential is smooth on u in [0, 1], including a = infinity,
+// so one polynomial covers the whole half line, an idea of M. M. Shepherd and J. G. Laframboise,
 // "Chebyshev approximation of (1 + 2x) exp(x^2) erfc(x) in 0 <= x < infinity", Math. Comp. 36
-// (1981) 249-253. P interpolates at the Chebyshev nodes, computed with 50 digits; its relative
-// error is 4e-9 for f32 and, with a zero appended to make the number of terms even, 1.2e-17 for
-// f64.
+// (1981) 249-253. P interpolates at the Chebyshev nodes, computed with 50 digits. Its relative
+// error is 4e-9 for f32 and 1.2e-17 for f64, which has a zero appended to make the number of terms
+// even.
 template <class T>
 struct NormalTail;
 
@@ -209,7 +209,7 @@ struct NormalTail<double> {
 };
 
 /// The standard normal distribution function Phi = (1 + erf(x / sqrt 2)) / 2, without cancellation
-/// in its lower tail, and the exponential that it shares with its density.
+/// in the lower tail, and the exponential that Phi and its density share.
 template <class V>
 struct Normal {
   V cdf;
@@ -223,7 +223,7 @@ HWY_INLINE Normal<V> normal(D d, V x) {
   const V a = hn::Min(hn::Abs(x), constant(d, 40));  // e^-800 is 0 in f64 too
   const V half_a = hn::Mul(a, constant(d, 0.5));
   const V square = hn::Mul(half_a, a);
-  const V lost = hn::MulSub(half_a, a, square);  // what rounding took from the square
+  const V lost = hn::MulSub(half_a, a, square);  // the rounding error of the square
   const V e = hn::Exp(d, hn::Neg(square));
   const V gauss = hn::NegMulAdd(e, lost, e);
   const V u = hn::Div(constant(d, 4), hn::Add(a, constant(d, 4)));

@@ -1,4 +1,4 @@
-// A rotary rotation of one row.
+// The rotary position embedding of one row.
 //
 // Included once per instruction set (Highway's convention for -inl.h files).
 #if defined(MOBIUS_CORE_CPU_ROTATE_INL_H_) == defined(HWY_TARGET_TOGGLE)

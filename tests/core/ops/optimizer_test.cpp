@@ -26,7 +26,7 @@ class Optimizer : public ::testing::Test {
  protected:
   // A dense view of zeros that starts off a vector's border, between two values that must stay.
   static Tensor state(std::int64_t n) {
-    const Tensor whole = Tensor::full({n + 4}, 77, dtype_of<T>());
+    const Tensor whole = placed::full({n + 4}, 77, dtype_of<T>());
     Tensor view = whole.slice(0, 3, n + 3);
     view.fill(0);
     return view;
@@ -73,7 +73,7 @@ TYPED_TEST(Optimizer, AdamWFollowsItsFormula) {
 
 // A gradient of 0 moves nothing but by decay: no 0 / 0.
 TYPED_TEST(Optimizer, AdamWWithoutGradientOnlyDecays) {
-  const Tensor p = Tensor::full({19}, 1, dtype_of<TypeParam>());
+  const Tensor p = placed::full({19}, 1, dtype_of<TypeParam>());
   const Tensor zero = p.zeros_like(), m = p.zeros_like(), v = p.zeros_like();
   update_by(AdamWSettings{0.9, 0.999, 1e-8, 0.25}, {zero, p, {m, v}}, update_scalars(0.5, 1));
   EXPECT_EQ(p.template to_vector<double>(), std::vector<double>(19, 0.875));
@@ -113,15 +113,15 @@ TYPED_TEST(Optimizer, SgdFollowsPyTorch) {
 
 // What the momentum tensor held before the first step must not matter.
 TYPED_TEST(Optimizer, SgdStartsItsMomentumAtTheGradient) {
-  const Tensor p = Tensor::zeros({9}, dtype_of<TypeParam>()), g = Tensor::ones({9}, p.dtype());
-  const Tensor buffer = Tensor::full({9}, 1e6, p.dtype());
+  const Tensor p = placed::zeros({9}, dtype_of<TypeParam>()), g = placed::ones({9}, p.dtype());
+  const Tensor buffer = placed::full({9}, 1e6, p.dtype());
   update_by(SgdSettings{0.9, 0, false}, {g, p, {buffer}}, update_scalars(0.5, 1));
   EXPECT_EQ(p.template to_vector<double>(), std::vector<double>(9, -0.5));
   EXPECT_EQ(buffer.template to_vector<double>(), std::vector<double>(9, 1));
 }
 
 TYPED_TEST(Optimizer, SgdWithoutMomentumNeedsNoBuffer) {
-  const Tensor p = Tensor::zeros({9}, dtype_of<TypeParam>()), g = Tensor::ones({9}, p.dtype());
+  const Tensor p = placed::zeros({9}, dtype_of<TypeParam>()), g = placed::ones({9}, p.dtype());
   update_by(SgdSettings{0, 0, false}, {g, p, {}}, update_scalars(0.5, 1));
   EXPECT_EQ(p.template to_vector<double>(), std::vector<double>(9, -0.5));
 }
@@ -179,7 +179,7 @@ TYPED_TEST(Optimizer, ScalesGradientsByTheFactor) {
   const auto values = this->gradient(9, 1);
   const Tensor g = testing::misaligned(values), scaled = g.clone();
   Tensor(scaled).scale_(0.3);
-  const Tensor a = Tensor::zeros({9}, g.dtype()), b = a.clone();
+  const Tensor a = placed::zeros({9}, g.dtype()), b = a.clone();
   update_by(SgdSettings{0, 0, false}, {g, a, {}}, update_scalars(1, 1, 0.3));
   update_by(SgdSettings{0, 0, false}, {scaled, b, {}}, update_scalars(1, 1));
   EXPECT_EQ(a.template to_vector<TypeParam>(), b.template to_vector<TypeParam>());
@@ -187,8 +187,8 @@ TYPED_TEST(Optimizer, ScalesGradientsByTheFactor) {
 }
 
 TYPED_TEST(Optimizer, ChangesNothingWhereTheFactorIsZero) {
-  const Tensor p = Tensor::ones({9}, dtype_of<TypeParam>()), m = p.clone(), v = p.clone();
-  const Tensor g = Tensor::full({9}, std::nan(""), p.dtype());
+  const Tensor p = placed::ones({9}, dtype_of<TypeParam>()), m = p.clone(), v = p.clone();
+  const Tensor g = placed::full({9}, std::nan(""), p.dtype());
   update_by(AdamWSettings{0.9, 0.95, 1e-8, 0.1}, {g, p, {m, v}}, update_scalars(1, 1, 0));
   update_by(SgdSettings{0.9, 0.1, false}, {g, p, {m}}, update_scalars(1, 1, 0));
   for (const Tensor& tensor : {p, m, v}) {
@@ -197,20 +197,20 @@ TYPED_TEST(Optimizer, ChangesNothingWhereTheFactorIsZero) {
 }
 
 TYPED_TEST(Optimizer, RefusesTensorsThatDoNotFit) {
-  const Tensor p = Tensor::ones({9}, dtype_of<TypeParam>()),
-               short_one = Tensor::ones({8}, p.dtype());
+  const Tensor p = placed::ones({9}, dtype_of<TypeParam>()),
+               short_one = placed::ones({8}, p.dtype());
   const AdamWSettings settings{0.9, 0.95, 1e-8, 0.1};
   EXPECT_THROW(update_by(settings, {short_one, p, {p, p}}, update_scalars(1, 1)), ShapeError);
   EXPECT_THROW(update_by(settings, {p, p, {p, short_one}}, update_scalars(1, 1)), ShapeError);
   EXPECT_THROW(update_by(settings, {p, p, {p}}, update_scalars(1, 1)), ShapeError);
-  EXPECT_THROW(update_by(settings, {p, p, {p, p}}, Tensor::zeros({2}, DType::f64)), ShapeError);
+  EXPECT_THROW(update_by(settings, {p, p, {p, p}}, placed::zeros({2}, DType::f64)), ShapeError);
 }
 
 // ---- clipping
 
 std::vector<double> clip(const std::vector<double>& squares, double max_norm,
                          const Tensor& scalars) {
-  clip_gradients(Tensor::from(squares, {std::ssize(squares)}), max_norm, scalars);
+  clip_gradients(placed::from(squares, {std::ssize(squares)}), max_norm, scalars);
   return scalars.to_vector<double>();
 }
 

@@ -83,7 +83,7 @@ TEST(MetricsLog, TellsAnyNumberThatALayerNames) {
   EXPECT_EQ(object["mean_own"], 0.5);
   EXPECT_EQ(object["loss"], 0.5) << "a score is never another number";
   const std::vector<std::pair<std::string, double>> scalars = scalars_of(line);
-  EXPECT_THAT(scalars, testing::IsSupersetOf({std::pair<std::string, double>("test/mean_own", 0.5),
+  EXPECT_THAT(scalars, ::testing::IsSupersetOf({std::pair<std::string, double>("test/mean_own", 0.5),
                                               {"test/layer_1/own/head_2", 2},
                                               {"test/layer_3/own/head_3", 9}}));
   const std::vector<MetricsPoint> points = read_metrics(folder / "metrics.jsonl");

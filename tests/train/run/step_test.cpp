@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -197,22 +198,27 @@ TEST(Labels, AreShiftedOnceInTrainingAndInEvaluation) {
 
 // ---- scores
 
-TEST(ScoreOf, CountsOnlyScoredPositions) {
+// The model says x + 1 at every position; the labels say so at two of three.
+TEST(Score, CountsOnlyScoredPositions) {
+  const auto model = adding_model(1);
   Batch batch = counting_batch();
-  LossResult result;
-  result.loss_sum = 4;
-  result.positions = Tensor::from(std::vector<std::int64_t>{0, 1, 7}, {3});
-  result.predictions = Tensor::from(std::vector<std::int64_t>{1, 5, 2}, {3});
-  EXPECT_EQ(score_of(result, batch).n_scored, 3);
-  EXPECT_EQ(score_of(result, batch).n_correct, 2);
+  batch.labels.fill(ignored_label);
+  for (const auto& [row, t, label] : {std::array{0, 0, 1}, {0, 1, 5}, {1, 1, 2}}) {
+    batch.labels.slice(0, row, row + 1).slice(1, t, t + 1).fill(label);
+  }
+  const Score all = accumulate_gradients(*model, batch, 1, 1, 1);
+  EXPECT_EQ(all.n_scored, 3);
+  EXPECT_EQ(all.n_correct, 2);
 
   std::vector<std::uint8_t> scored(12, 0);
   scored[1] = scored[7] = 1;
   batch.scored = Tensor::from(scored, {2, kLength});
-  const Score score = score_of(result, batch);
-  EXPECT_EQ(score.n_labels, 3);
-  EXPECT_EQ(score.n_scored, 2);
-  EXPECT_EQ(score.n_correct, 1);
+  for (const std::int64_t micro_batches : {1, 2}) {
+    const Score score = accumulate_gradients(*model, batch, micro_batches, 1, 1);
+    EXPECT_EQ(score.n_labels, 3);
+    EXPECT_EQ(score.n_scored, 2);
+    EXPECT_EQ(score.n_correct, 1);
+  }
 }
 
 // Groups of a mixture are scored apart, and their sum is the total.
