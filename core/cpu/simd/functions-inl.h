@@ -14,9 +14,9 @@
 #include <cstdlib>
 #include <numbers>
 
-#include "core/ops/elementwise.h"
 #include "core/cpu/simd/math-inl.h"
 #include "core/error.h"
+#include "core/ops/elementwise.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mobius {
