@@ -238,7 +238,7 @@ class TrainingFaultsTest : public RunTest {
 
 std::string name_of(const ::testing::TestParamInfo<Sweep>& test) { return test.param.name; }
 
-class NewRunFaultsTest : public TrainingFaultsTest, public testing::WithParamInterface<Sweep> {};
+class NewRunFaultsTest : public TrainingFaultsTest, public ::testing::WithParamInterface<Sweep> {};
 
 INSTANTIATE_TEST_SUITE_P(, NewRunFaultsTest,
                          ::testing::Values(kill("KilledBeforeACall", kChanges),
@@ -249,7 +249,8 @@ INSTANTIATE_TEST_SUITE_P(, NewRunFaultsTest,
 
 TEST_P(NewRunFaultsTest, LoseNothing) { expect_nothing_lost(GetParam()); }
 
-class ResumedRunFaultsTest : public TrainingFaultsTest, public testing::WithParamInterface<Sweep> {
+class ResumedRunFaultsTest : public TrainingFaultsTest,
+                             public ::testing::WithParamInterface<Sweep> {
  protected:
   bool fails_late() const override { return true; }
 };
@@ -362,7 +363,7 @@ std::string content_of_output(const fs::path& path) {
 using Outputs = std::map<std::string, std::string>;
 
 // In WORK/runs there are two runs and their parameters; a command writes to WORK/out.
-class CommandFaultsTest : public RunTest, public testing::WithParamInterface<Command> {
+class CommandFaultsTest : public RunTest, public ::testing::WithParamInterface<Command> {
  protected:
   void SetUp() override {
     fs::create_directories(work_ / "runs");

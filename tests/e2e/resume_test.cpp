@@ -68,7 +68,7 @@ TEST_F(ResumeTest, ASignalNeedNotWaitForTheTestPass) {
 
 // Whenever it comes, kill -9 leaves a folder from which the run goes on as if nothing had happened.
 // A life comes through some steps, and the next one goes on from it.
-class KilledRunTest : public RunTest, public testing::WithParamInterface<unsigned> {};
+class KilledRunTest : public RunTest, public ::testing::WithParamInterface<unsigned> {};
 
 INSTANTIATE_TEST_SUITE_P(Seed, KilledRunTest, ::testing::Values(1U, 2U),
                          [](const auto& test) { return std::to_string(test.param); });

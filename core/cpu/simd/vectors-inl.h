@@ -40,8 +40,9 @@ struct WholeAccess {
     else
       hn::StoreU(hn::DemoteTo(hn::Rebind<T, D>(), value), hn::Rebind<T, D>(), to);
   }
-  /// x in the lanes that memory has, 0 in the others.
+  /// x in the lanes that memory has, 0 or `other` in the rest.
   HWY_INLINE hn::Vec<D> or_zero(hn::Vec<D> x) const { return x; }
+  HWY_INLINE hn::Vec<D> or_else(hn::Vec<D> x, hn::Vec<D> /*other*/) const { return x; }
 };
 
 /// Access to the first n lanes alone: the others read as 0 and are not written.
@@ -69,6 +70,9 @@ struct TailAccess {
   }
   HWY_INLINE hn::Vec<D> or_zero(hn::Vec<D> x) const {
     return hn::IfThenElseZero(hn::FirstN(d, n), x);
+  }
+  HWY_INLINE hn::Vec<D> or_else(hn::Vec<D> x, hn::Vec<D> other) const {
+    return hn::IfThenElse(hn::FirstN(d, n), x, other);
   }
 };
 
