@@ -39,7 +39,7 @@ TEST(Sum, KeepsManyApartThatAreUnderWay) {
   }
 }
 
-// Numbers whose sum depends on the order in which they are added.
+// Returns numbers whose sum depends on the order of addition.
 Tensor numbers_of_this_rank() {
   return random_normal({100000}, 0, 1,
                        {.seed = 7, .stream = static_cast<std::uint64_t>(ranks().rank())});
@@ -72,7 +72,7 @@ TEST(Broadcast, GivesWhatTheRootHas) {
   EXPECT_EQ(ranks().broadcast(ranks().is_root() ? "" : "not empty"), "");
 }
 
-// Sizes that do not divide, among them fewer elements than ranks.
+// The sizes include indivisible ones and fewer elements than ranks.
 TEST(Gather, PutsSharesTogether) {
   for (const std::int64_t n : {1, 2, 3, 7, 64, 1001}) {
     const Share share = share_of(n, ranks().rank(), ranks().size());
