@@ -164,7 +164,7 @@ TEST_F(HostileNamesTest, AreDataOfThePage) {
   const std::string script = "script><script>alert(1)<!--<script>";
   const std::string quotes = "'\"&amp;`${alert(2)}{{page.js}}\\\u2028\u2029]]>-->";
   const std::vector<fs::path> runs = {
-      copy_of_run(folder_ / "<" / script),  // named "</script>...", to be told from
+      copy_of_run(folder_ / "<" / script),  // displayed as "</script>..."
       copy_of_run(folder_ / "other" / script), copy_of_run(folder_ / quotes)};
   const std::string comment = "# </script><script>alert(3)</script>\n";
   write_text(runs[0] / "config.yaml", read_text(runs[0] / "config.yaml") + comment);
