@@ -21,12 +21,13 @@ std::vector<double> numeric_gradient(const Function& f, std::vector<Tensor> inpu
                                      std::size_t which, const Tensor& weights, double step) {
   const std::vector<double> original = inputs[which].to_vector<double>();
   const Shape shape = inputs[which].shape();
+  const Device device = inputs[which].device();
   std::vector<double> gradient(original.size());
   for (std::size_t i = 0; i < original.size(); ++i) {
     const auto value_at = [&](double shifted) {
       std::vector<double> values = original;
       values[i] = shifted;
-      inputs[which] = Tensor::from(values, shape);
+      inputs[which] = Tensor::from(values, shape, device);
       return weighted_sum(f, inputs, weights);
     };
     gradient[i] = (value_at(original[i] + step) - value_at(original[i] - step)) / (2 * step);

@@ -94,6 +94,9 @@ std::vector<Variable> record_many(std::string_view op, const std::vector<Variabl
 /// the gradient of every leaf that requires one. The graph is freed on the way unless
 /// `retain_graph`; a second call over a freed graph throws Error.
 void backward(const Variable& root, const Tensor& grad_root = {}, bool retain_graph = false);
+/// Whether this gradient, which a BackwardFn was given, is known to be the 1 that backward() starts
+/// from by default. Its memory is not read, so no device is waited for.
+bool is_default_root(const Tensor& gradient);
 
 /// While one lives, operations on this thread are not recorded.
 class NoGradGuard {

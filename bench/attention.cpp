@@ -33,8 +33,8 @@ struct Arguments {
 // A kind of attention with its inputs and sizes.
 struct Kernel {
   std::int64_t qk_dim;  // width of queries and keys
-  double gflop;         // of the seven products over the visible pairs; 0 if there are none
-  std::function<Variable(const Variable& q, const Variable& k, const Variable& v)> attend;
+  double gflop;         // of the seven products over the visible pairs; 0: has none
+  std::function<Variable(const HeadInputs& in)> attend;
   std::vector<Variable> parameters = {};  // trained with q, k and v
 };
 
@@ -59,9 +59,7 @@ Variable per_head(const Arguments& a, double value) {
 Kernel softmax(const Arguments& a) {
   return {.qk_dim = a.head_dim,
           .gflop = products_gflop(a, a.head_dim, causal_pairs(a)),
-          .attend = [](const Variable& q, const Variable& k, const Variable& v) {
-            return softmax_attention(q, k, v, causal);
-          }};
+          .attend = [](const HeadInputs& in) { return attention(softmax_call(in)); }};
 }
 
 // The newton kernel, including the map of q, k and a learned alpha to the ball.
@@ -71,8 +69,8 @@ Kernel conformal(const Arguments& a, ConformalNormalize normalize) {
   return {.qk_dim = a.head_dim,
           .gflop = products_gflop(a, a.head_dim, causal_pairs(a)),
           .attend =
-              [=](const Variable& q, const Variable& k, const Variable& v) {
-                return conformal_attention(q, k, v, alpha, kernel, normalize, causal);
+              [=](const HeadInputs& in) {
+                return attention(conformal_call(in, alpha, kernel, normalize));
               },
           .parameters = {alpha}};
 }
@@ -80,41 +78,34 @@ Kernel conformal(const Arguments& a, ConformalNormalize normalize) {
 // Takes [mu ; raw sigma], with RoPE and a learned tau.
 Kernel w2(const Arguments& a) {
   const Variable tau = per_head(a, 16);
-  return {.qk_dim = 2 * a.head_dim,
-          .gflop = products_gflop(a, 2 * a.head_dim, causal_pairs(a)),
-          .attend =
-              [=](const Variable& q, const Variable& k, const Variable& v) {
-                return w2_attention(q, k, v, tau, causal,
-                                    /*rope_base=*/10000);
-              },
-          .parameters = {tau}};
+  return {
+      .qk_dim = 2 * a.head_dim,
+      .gflop = products_gflop(a, 2 * a.head_dim, causal_pairs(a)),
+      .attend =
+          [=](const HeadInputs& in) { return attention(w2_call(in, tau, /*rope_base=*/10000)); },
+      .parameters = {tau}};
 }
 
 // Like w2, but its scores are products of the head dimension.
 Kernel w2_overlap(const Arguments& a) {
   return {.qk_dim = 2 * a.head_dim,
           .gflop = products_gflop(a, a.head_dim, causal_pairs(a)),
-          .attend = [](const Variable& q, const Variable& k, const Variable& v) {
-            return w2_overlap_attention(q, k, v, causal,
-                                        /*rope_base=*/10000);
+          .attend = [](const HeadInputs& in) {
+            return attention(w2_overlap_call(in, /*rope_base=*/10000));
           }};
 }
 
 Kernel linear_kernel(const Arguments& a) {
-  return {.qk_dim = a.head_dim,
-          .gflop = 0,
-          .attend = [](const Variable& q, const Variable& k, const Variable& v) {
-            return elu_linear_attention(q, k, v, causal);
+  return {.qk_dim = a.head_dim, .gflop = 0, .attend = [](const HeadInputs& in) {
+            return attention(linear_call(in));
           }};
 }
 
 Kernel performer(const Arguments& a) {
   const Tensor omega =
       orthogonal_gaussian(PerformerOptions().n_features, a.head_dim, {1, 5}, DType::f32);
-  return {.qk_dim = a.head_dim,
-          .gflop = 0,
-          .attend = [=](const Variable& q, const Variable& k, const Variable& v) {
-            return performer_attention(q, k, v, omega, causal);
+  return {.qk_dim = a.head_dim, .gflop = 0, .attend = [=](const HeadInputs& in) {
+            return attention(performer_call(in, omega));
           }};
 }
 
@@ -124,9 +115,7 @@ Kernel sparse(const Arguments& a, SparsePattern pattern) {
   const double pairs = window * (as_double(a.seq_len) - (window - 1) / 2);
   return {.qk_dim = a.head_dim,
           .gflop = pattern == SparsePattern::local ? products_gflop(a, a.head_dim, pairs) : 0,
-          .attend = [=](const Variable& q, const Variable& k, const Variable& v) {
-            return sparse_attention(q, k, v, selection, causal);
-          }};
+          .attend = [=](const HeadInputs& in) { return attention(sparse_call(in, selection)); }};
 }
 
 using KernelFactory = std::function<Kernel(const Arguments&)>;
@@ -185,7 +174,7 @@ std::vector<double> time_attention(const Arguments& a, const Kernel& kernel) {
   leaves.insert(leaves.end(), {q, k, v});
   const auto call = [&] {
     for (Variable& leaf : leaves) leaf.zero_grad();
-    backward(kernel.attend(q, k, v), grad);
+    backward(kernel.attend({.q = q, .k = k, .v = v, .mask = causal}), grad);
   };
   time_calls(call, a.warm_s, 2);
   return time_calls(call, a.time_s, 3);

@@ -17,12 +17,15 @@ inline std::vector<double> time_steps(LanguageModel& model,
                                       const std::function<Batch(std::int64_t step)>& batch_of,
                                       std::int64_t warmup, std::int64_t steps) {
   const auto optimizer = AdamWOptions().build(trained_parameters(model));
+  OneRank rank;
+  GradientSum alone(rank, {}, 0);
   std::vector<double> ms;
   for (std::int64_t step = 1; step <= warmup + steps; ++step) {
-    const Batch batch = batch_of(step);
+    const StepBatch batch = prepare_step(batch_of(step), /*micro_batches=*/1, model);
     const double took = ms_of([&] {
       model.zero_grad();
-      accumulate_gradients(model, batch, /*micro_batches=*/1, /*seed=*/1, step);
+      const StepScore score = accumulate_gradients(model, batch, /*seed=*/1, step, alone);
+      read_score(score, model, step, rank);
       optimizer->step(1e-3);
     });
     if (step > warmup) ms.push_back(took);

@@ -50,6 +50,8 @@ struct Backend {
   /// Whether bf16 operands make products faster here. Elsewhere they give the same but for
   /// rounding.
   bool has_bf16_products = false;
+  /// Whether the host reads a tensor without waiting for work that was queued.
+  bool reads_are_free = false;
 
   CopyKernels* copy = nullptr;
   RandomKernels* random = nullptr;
@@ -67,10 +69,10 @@ struct Backend {
   SpecialKernels* special = nullptr;
   OptimizerKernels* optimizer = nullptr;
 
-  /// What a device does around each call of a kernel, where not null: it makes itself current,
-  /// opens its memory, checks what it launched. Calls nest where a kernel is composed of
-  /// operations. `end` runs after a kernel that threw as well, and must not throw then.
-  void (*begin)(Device device) = nullptr;
+  /// What a device does around each call of a kernel of `family` (a literal), where not null: it
+  /// makes itself current, opens its memory, checks what it launched. Calls nest where a kernel is
+  /// composed of operations. `end` runs after a kernel that threw as well, and must not throw then.
+  void (*begin)(Device device, std::string_view family) = nullptr;
   void (*end)(Device device, bool kernel_threw) = nullptr;
 };
 
@@ -97,7 +99,7 @@ class KernelCall {
   KernelCall(Device device, Family* Backend::*family)
       : device_(device), backend_(backend_for(device)), kernels_(backend_.*family) {
     if (!kernels_) throw_family_lacking(device, Family::family);
-    if (backend_.begin) backend_.begin(device_);
+    if (backend_.begin) backend_.begin(device_, Family::family);
   }
   ~KernelCall() noexcept(false) {
     if (backend_.end) backend_.end(device_, std::uncaught_exceptions() > exceptions_before_);

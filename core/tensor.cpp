@@ -14,7 +14,13 @@ Storage::Storage(std::size_t bytes, Device device)
 
 Storage::~Storage() { allocator_for(device_).deallocate(data_, bytes_); }
 
-// ---- construction
+void Storage::swap(Storage& other) {
+  std::swap(bytes_, other.bytes_);
+  std::swap(device_, other.device_);
+  std::swap(data_, other.data_);
+}
+
+// ---- making
 
 Tensor Tensor::empty(Shape shape, DType dtype, Device device) {
   Tensor out;
@@ -262,11 +268,50 @@ Tensor Tensor::to(DType dtype) const {
   return out;
 }
 
-// ---- in-place changes
+Tensor Tensor::to(Device device) const {
+  if (device == this->device()) return *this;
+  Tensor out = empty(shape_, dtype_, device);
+  out.copy_from(*this);
+  return out;
+}
+
+// ---- in-place change
+
+namespace {
+
+// Both dense, of one type, on different devices.
+void copy_across(const Tensor& source, const Tensor& out) {
+  if (source.device() == Device{})
+    kernels(out, &Backend::copy)->copy_from_host(source.raw(), out);
+  else if (out.device() == Device{})
+    kernels(source, &Backend::copy)->copy_to_host(source, out.raw());
+  else
+    copy_across(source.to(Device{}), out);
+}
+
+}  // namespace
 
 void Tensor::copy_from(const Tensor& source) {
-  require_same_device("copy_from", *this, source);
-  kernels(device(), &Backend::copy)->copy(source.expand(shape_), *this);
+  const Tensor stretched = source.expand(shape_);
+  if (source.device() == device()) {
+    kernels(device(), &Backend::copy)->copy(stretched, *this);
+  } else {
+    const Tensor dense = stretched.to(dtype_).contiguous();
+    if (!is_contiguous()) return copy_from(dense.to(device()));
+    copy_across(dense, *this);
+  }
+  bump_version();
+}
+
+void Tensor::move_to(Device device) {
+  if (device == this->device()) return;
+  Tensor elements;
+  elements.storage_ = storage_;
+  elements.dtype_ = DType::u8;
+  elements.numel_ = static_cast<std::int64_t>(storage_->bytes());
+  elements.shape_ = {elements.numel_};
+  elements.strides_ = {1};
+  storage_->swap(*elements.to(device).storage_);
   bump_version();
 }
 

@@ -28,6 +28,8 @@ class Storage {
   Device device() const { return device_; }
   std::uint64_t version() const { return version_; }
   void bump_version() { ++version_; }
+  /// Exchanges memories; the versions stay.
+  void swap(Storage& other);
 
  private:
   std::size_t bytes_;
@@ -108,9 +110,15 @@ class Tensor {
   Tensor clone() const;
   /// Returns a copy converted to dtype, or this tensor if it already has it.
   Tensor to(DType dtype) const;
+  /// On the device (this tensor itself when it already is there), otherwise a dense copy.
+  Tensor to(Device device) const;
 
-  // ---- in-place changes; each bumps the version
+  // ---- in-place change; each bumps the version
+  /// Takes the elements of a source of the same shape, or broadcastable to it, of any type, on any
+  /// device. Between two devices of which neither is the CPU they pass through the host.
   void copy_from(const Tensor& source);
+  /// Moves the memory to the device, and with it every tensor that shares it.
+  void move_to(Device device);
   void fill(double value);
   /// this += other, which must have this shape or broadcast to it.
   void add_(const Tensor& other);

@@ -210,20 +210,16 @@ bool sets_seq_len(const MqarOptions& options) { return options.seq_len != MqarOp
 bool sets_n_pairs(const MqarOptions& options) { return options.n_pairs != MqarOptions().n_pairs; }
 bool sets_vocab(const MqarOptions& options) { return options.vocab != MqarOptions().vocab; }
 
-constexpr const char* beside_mixture = "has no effect beside a mixture; omit it";
-
-// If two values do not fit together, the error names the one that was set.
+// Of two values that do not fit together, the one that was set is to blame.
 void check_seq_len(const MqarOptions& options) {
-  if (!sets_seq_len(options)) return;
-  if (!options.mixture.empty()) throw ConfigError(beside_mixture);
+  if (!sets_seq_len(options) || !options.mixture.empty()) return;
   check_even(sizes_of(options).front());
   check_room(sizes_of(options).front());
   if (!sets_vocab(options)) check_vocab(options);
 }
 
 void check_n_pairs(const MqarOptions& options) {
-  if (!sets_n_pairs(options)) return;
-  if (!options.mixture.empty()) throw ConfigError(beside_mixture);
+  if (!sets_n_pairs(options) || !options.mixture.empty()) return;
   if (!sets_seq_len(options)) check_room(sizes_of(options).front());
 }
 
@@ -248,9 +244,14 @@ void MqarSize::describe(Schema& schema) {
 
 void MqarOptions::describe(Schema& schema) {
   schema.field("vocab", vocab, "tokens: keys in the lower half, values in the upper").at_least(4);
-  schema.field("seq_len", seq_len, "tokens in a sequence, even").at_least(4);
-  schema.field("n_pairs", n_pairs, "key-value pairs in a sequence").at_least(1);
-  schema.field("power_a", power_a, "gaps g before a query have weight (g + 1)^(power_a - 1)")
+  const auto has_one_size = [this] { return mixture.empty(); };
+  schema.field("seq_len", seq_len, "tokens in a sequence, even")
+      .at_least(4)
+      .only_if(has_one_size, "mixture: []");
+  schema.field("n_pairs", n_pairs, "key-value pairs in a sequence")
+      .at_least(1)
+      .only_if(has_one_size, "mixture: []");
+  schema.field("power_a", power_a, "gaps g before a query come as (g + 1)^(power_a - 1)")
       .positive()
       .at_most(10);
   schema.choice(

@@ -43,7 +43,7 @@ void Generator::read(std::span<const std::int32_t> tokens) {
 void Generator::append(std::span<const std::int32_t> tokens) {
   const auto n = static_cast<std::int64_t>(tokens.size());
   const std::vector<std::int32_t> ids(tokens.begin(), tokens.end());
-  const Tensor logits = model_.extend(Tensor::from(ids, {1, n}), cache_).data();
+  const Tensor logits = model_.extend(Tensor::from(ids, {1, n}, model_.device()), cache_).data();
   logits_ = logits.slice(1, n - 1, n).to(DType::f64).to_vector<double>();
   window_.insert(window_.end(), tokens.begin(), tokens.end());
 }

@@ -59,22 +59,30 @@ LanguageModel::LanguageModel(const ModelOptions& model, const AttentionOptions& 
               : make_child<Linear>("head", init, model.d_model, vocab_size, /*bias=*/false);
 }
 
-Variable LanguageModel::embed(const Tensor& tokens, std::int64_t position) const {
-  if (tokens.ndim() != 2)
+RowIndex LanguageModel::prepared(const Tensor& tokens) const {
+  return RowIndex("language model", tokens, vocab_size_).to(device());
+}
+
+Variable LanguageModel::embed(const RowIndex& tokens, std::int64_t position) const {
+  if (tokens.shape().size() != 2)
     throw ShapeError("language model: expected tokens [batch, positions], got {}",
                      to_string(tokens.shape()));
   const Variable embedded = embedding_->forward(tokens);
   if (!positions_) return embedded;
-  const std::int64_t end = position + tokens.size(1);
+  const std::int64_t end = position + tokens.shape()[1];
   if (end > max_seq_len_)
     throw ShapeError("language model: {} tokens a sequence, but positions are learned up to {}",
                      end, max_seq_len_);
   return embedded + positions_->rows(position, end);
 }
 
-Variable LanguageModel::hidden(const Tensor& tokens, const ForwardContext& context) const {
+Variable LanguageModel::hidden(const RowIndex& tokens, const ForwardContext& context) const {
   const Variable h = dropout_.forward(embed(tokens, /*position=*/0), context);
   return final_norm_->forward(blocks_->forward(h, {.causal = true}, context));
+}
+
+Variable LanguageModel::hidden(const Tensor& tokens, const ForwardContext& context) const {
+  return hidden(prepared(tokens), context);
 }
 
 Variable LanguageModel::logits(const Tensor& tokens, const ForwardContext& context) const {
@@ -83,9 +91,15 @@ Variable LanguageModel::logits(const Tensor& tokens, const ForwardContext& conte
 
 Variable LanguageModel::extend(const Tensor& tokens, ModelCache& cache) const {
   const NoGradGuard no_grad;
-  const Variable h = blocks_->extend(embed(tokens, cache.length), cache.blocks);
+  const Variable h = blocks_->extend(embed(prepared(tokens), cache.length), cache.blocks);
   cache.length += tokens.size(1);
   return head_->forward(final_norm_->forward(h));
+}
+
+LossResult LanguageModel::loss(const RowIndex& tokens, const Labels& labels,
+                               const ForwardContext& context, double normalizer) const {
+  return linear_cross_entropy(hidden(tokens, context), head_->weight(), labels, normalizer,
+                              head_->products());
 }
 
 LossResult LanguageModel::loss(const Tensor& tokens, const Tensor& labels,
@@ -93,8 +107,8 @@ LossResult LanguageModel::loss(const Tensor& tokens, const Tensor& labels,
   if (labels.shape() != tokens.shape())
     throw ShapeError("language model: tokens {} and labels {} differ in shape",
                      to_string(tokens.shape()), to_string(labels.shape()));
-  return linear_cross_entropy(hidden(tokens, context), head_->weight(), labels, normalizer,
-                              head_->products());
+  return loss(prepared(tokens), Labels("language model", labels, vocab_size_).to(device()), context,
+              normalizer);
 }
 
 std::vector<std::shared_ptr<Attention>> LanguageModel::attentions() const {

@@ -50,8 +50,12 @@ class LanguageModel : public Module {
                 DType dtype = DType::f32, Device device = {},
                 ProductPrecision products = ProductPrecision::full);
 
-  /// tokens[B, N] (i32 or i64) -> hidden states [B, N, d_model], normalised, ready for the head.
-  /// N may not exceed max_seq_len where positions are learned.
+  /// tokens[B, N] -> hidden states [B, N, d_model], normalised, ready for the head. N may not exceed
+  /// max_seq_len where positions are learned.
+  Variable hidden(const RowIndex& tokens, const ForwardContext& context) const;
+  /// Here and below, tokens and labels in tensors (i32 or i64) are checked first, on the host, and
+  /// copied to the device of the model where they lie elsewhere. Throws Error on a token outside
+  /// the vocabulary.
   Variable hidden(const Tensor& tokens, const ForwardContext& context) const;
   /// [B, N, V].
   Variable logits(const Tensor& tokens, const ForwardContext& context) const;
@@ -60,11 +64,15 @@ class LanguageModel : public Module {
   /// logits() of tokens[B, n] that follow those in the cache, [B, n, V], without reading the former
   /// again. Without gradients and dropout.
   Variable extend(const Tensor& tokens, ModelCache& cache) const;
-  /// Mean cross-entropy over the labels[B, N] that are not -100: labels[b, n] is what the model
+  /// Mean cross-entropy over the labels of [B, N] that count: the one at [b, n] is what the model
   /// should predict at position n (already shifted); see linear_cross_entropy().
+  LossResult loss(const RowIndex& tokens, const Labels& labels, const ForwardContext& context,
+                  double normalizer = 0) const;
   LossResult loss(const Tensor& tokens, const Tensor& labels, const ForwardContext& context,
                   double normalizer = 0) const;
 
+  /// Where its parameters lie, and its inputs are copied to.
+  Device device() const { return embedding_->weight().device(); }
   std::int64_t vocab_size() const { return vocab_size_; }
   std::int64_t max_seq_len() const { return max_seq_len_; }
   /// Whether sequences longer than max_seq_len() can be read: not where positions are learned.
@@ -73,8 +81,9 @@ class LanguageModel : public Module {
   std::vector<std::shared_ptr<Attention>> attentions() const;
 
  private:
+  RowIndex prepared(const Tensor& tokens) const;
   /// `position`: of the first token.
-  Variable embed(const Tensor& tokens, std::int64_t position) const;
+  Variable embed(const RowIndex& tokens, std::int64_t position) const;
 
   std::int64_t vocab_size_;
   std::int64_t max_seq_len_;

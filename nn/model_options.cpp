@@ -26,17 +26,9 @@ void require_groups_fit(const ModelOptions& model) {
 
 void require_pairs_for_rope(const ModelOptions& model) {
   if (!heads_fit(model) || model.positions != Positions::rope) return;
-  const std::int64_t head_dim = model.d_model / model.n_heads;
-  if (head_dim % 2 != 0)
+  if (model.head_dim() % 2 != 0)
     throw ConfigError("rope rotates pairs, so d_model / n_heads must be even, got {} / {} = {}",
-                      model.d_model, model.n_heads, head_dim);
-}
-
-// For a value that nothing reads where `is_read` is false. Its default may stand there all the
-// same: a configuration that states every value does.
-template <typename T>
-void refuse_without_effect(bool is_read, const T& value, const T& unset, const char* unless) {
-  if (!is_read && value != unset) throw ConfigError("has no effect unless {}", unless);
+                      model.d_model, model.n_heads, model.head_dim());
 }
 
 }  // namespace
@@ -70,11 +62,14 @@ void ModelOptions::describe(Schema& schema) {
        {"none", Positions::none}},
       "how positions are told: a learned table, rotary q and k, scores that fall with the distance "
       "(alibi), a learned number by distance, or not at all");
-  schema.field("rope_base", rope_base, "base of the rotary frequencies").positive();
+  schema.field("rope_base", rope_base, "base of the rotary frequencies")
+      .positive()
+      .only_if([this] { return positions == Positions::rope; }, "positions: rope");
   schema
       .field("max_distance", max_distance,
              "largest distance that relative positions tell from larger ones")
-      .positive();
+      .positive()
+      .only_if([this] { return positions == Positions::relative; }, "positions: relative");
   schema.field("bias", bias, "whether the linear layers of the blocks have a bias");
   schema.field("tied_head", tied_head, "whether the head is the embedding table");
   schema.field("dropout", dropout, "dropout after the embedding, attention and MLP")
@@ -85,7 +80,9 @@ void ModelOptions::describe(Schema& schema) {
       .below(1);
   schema.choice("init", init, {{"normal", InitKind::normal}, {"orthogonal", InitKind::orthogonal}},
                 "initial matrices: N(0, init_std^2) or orthogonal");
-  schema.field("init_std", init_std, "standard deviation of normal initial matrices").positive();
+  schema.field("init_std", init_std, "standard deviation of initial matrices")
+      .positive()
+      .only_if([this] { return init == InitKind::normal; }, "init: normal");
 
   // Of two numbers that do not fit together, the one that was set is to blame.
   const auto blames_heads = [this] { return n_heads != ModelOptions().n_heads; };
@@ -97,25 +94,13 @@ void ModelOptions::describe(Schema& schema) {
   });
   schema.check("n_kv_heads", [this] { require_groups_fit(*this); });
   schema.check("positions", [this] { require_pairs_for_rope(*this); });
-  const ModelOptions unset;
-  schema.check("rope_base", [this, unset] {
-    refuse_without_effect(positions == Positions::rope, rope_base, unset.rope_base,
-                          "positions: rope");
-  });
-  schema.check("max_distance", [this, unset] {
-    refuse_without_effect(positions == Positions::relative, max_distance, unset.max_distance,
-                          "positions: relative");
-  });
-  schema.check("init_std", [this, unset] {
-    refuse_without_effect(init == InitKind::normal, init_std, unset.init_std, "init: normal");
-  });
 }
 
+// What is described as it stands has its own values for defaults: a program may state numbers that
+// nothing reads.
 void ModelOptions::validate() const {
-  validate_option_values(*this, "model");
-  require_heads_fit(*this);
-  require_groups_fit(*this);
-  require_pairs_for_rope(*this);
+  ModelOptions model = *this;
+  mobius::validate(*mobius::describe(model), "model");
 }
 
 std::int64_t ModelOptions::hidden_width() const {

@@ -33,8 +33,11 @@ struct ModelOptions {
   double init_std = 0.02;
 
   void describe(Schema& schema);
-  /// Throws ConfigError on an impossible combination, whether or not it came through a schema.
+  /// Throws ConfigError on a value out of range and on an impossible combination, whether or not
+  /// they came from a file.
   void validate() const;
+
+  std::int64_t head_dim() const { return d_model / n_heads; }
 
   /// Hidden width of the MLPs: d_ff, or where that is 0, 4 d_model for gelu and 8/3 d_model rounded
   /// up to a multiple of 8 for swiglu (its three matrices then weigh as much as gelu's two).

@@ -65,7 +65,14 @@ void Module::zero_grad() {
   for (NamedParameter& parameter : parameters()) parameter.value.zero_grad();
 }
 
-Variable Module::register_parameter(std::string name, Tensor initial) {
+void Module::to(Device device) {
+  zero_grad();
+  for (NamedParameter& parameter : parameters()) parameter.value.mutable_data().move_to(device);
+  for (NamedBuffer& buffer : buffers()) buffer.value.move_to(device);
+}
+
+Variable Module::register_parameter(std::string name, Tensor initial, bool is_trained) {
+  if (!is_trained) return Variable(register_buffer(std::move(name), std::move(initial)));
   return share_parameter(std::move(name), Variable(std::move(initial), /*requires_grad=*/true));
 }
 

@@ -9,24 +9,18 @@
 
 #include "autograd/variable.h"
 #include "core/rng.h"
+#include "nn/diagnostics.h"
 #include "nn/init.h"
 
 namespace mobius {
-
-/// What attention layers find out about their weights besides the result, for AttentionDiagnostics.
-/// They form them for it, which the passes of training avoid: for a batch now and then.
-enum class Diagnosis {
-  none,
-  entropy,  ///< their mean entropy, from a part of the weights at a time: memory linear in N
-  weights   ///< and all of them on the first sequence, N^2 a head, for short sequences
-};
 
 /// What a module needs to know while it runs. Passed down by the caller: modules hold no RNG state.
 struct ForwardContext {
   bool training = false;
   /// Seed of dropout and the stream of this call; the trainer derives it from (seed, step).
   RngKey rng{};
-  Diagnosis diagnosis = Diagnosis::none;
+  /// Takes what layers say about this pass; null: they say nothing.
+  DiagnosticsSink* sink = nullptr;
 };
 
 /// Base of everything with parameters. A derived class registers its parameters, buffers and
@@ -58,10 +52,14 @@ class Module {
   /// A table of name, shape and count, with the total.
   std::string parameter_table() const;
   void zero_grad();
+  /// Moves parameters and buffers to the device, in place: every handle of theirs stays valid.
+  /// Gradients are dropped.
+  void to(Device device);
 
  protected:
-  /// Returns the registered handle. Throws Error when the name is taken or holds a dot.
-  Variable register_parameter(std::string name, Tensor initial);
+  /// Returns the registered handle; of a buffer where the parameter is not trained. Throws Error
+  /// when the name is taken or holds a dot.
+  Variable register_parameter(std::string name, Tensor initial, bool is_trained = true);
   /// Another module's parameter under a second owner (tied weights): saved and counted once.
   Variable share_parameter(std::string name, const Variable& parameter);
   Tensor register_buffer(std::string name, Tensor initial);

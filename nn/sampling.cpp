@@ -40,7 +40,7 @@ void SamplingOptions::describe(Schema& schema) {
       .at_most(1);
 }
 
-void SamplingOptions::validate() const { validate_option_values(*this, "sampling"); }
+void SamplingOptions::validate() const { validate_options(*this, "sampling"); }
 
 std::vector<double> next_token_probabilities(std::span<const double> logits,
                                              const SamplingOptions& options) {

@@ -3,33 +3,30 @@
 #include <utility>
 
 namespace mobius {
+namespace {
+
+template <class X>
+std::vector<X> listed(const AttentionOperands<X>& operands) {
+  std::vector<X> list;
+  scores::for_each_operand([&](const char*, const X& x) { list.push_back(x); }, operands);
+  return list;
+}
+
+}  // namespace
 
 Variable attention(const AttentionSpec& spec, const AttentionVariables& in) {
   constexpr std::string_view op = "attention";
-  const std::vector<Variable> variables{
-      in.q, in.k, in.v, in.key_bias, in.distance_bias, in.sharpness, in.log_factor};
-  std::vector<Saved> saved;
-  for (const Variable& x : variables) {
-    saved.push_back(x.defined() ? Saved(op, x) : Saved());
-  }
-  const auto unpack = [](const std::vector<Saved>& s) {
-    return AttentionInputs{s[0].get(), s[1].get(), s[2].get(), s[3].get(),
-                           s[4].get(), s[5].get(), s[6].get()};
+  const auto saved =
+      map_operands(in, [](const Variable& x) { return x.defined() ? Saved(op, x) : Saved(); });
+  const auto inputs = [saved] {
+    return map_operands(saved, [](const Saved& x) { return x.get(); });
   };
-  AttentionResult result = attention(spec, unpack(saved));
+  AttentionResult result = attention(spec, inputs());
   Saved out(op, result.out);
   return record(
-      op, variables, std::move(result.out),
-      [spec, saved, unpack, out, lse = result.lse](const std::vector<Tensor>& grads,
-                                                   const NeedsGrad&) {
-        AttentionGrads g = attention_backward(spec, unpack(saved), {out.get(), lse}, grads[0]);
-        return std::vector<Tensor>{std::move(g.q),
-                                   std::move(g.k),
-                                   std::move(g.v),
-                                   std::move(g.key_bias),
-                                   std::move(g.distance_bias),
-                                   std::move(g.sharpness),
-                                   std::move(g.log_factor)};
+      op, listed(in), std::move(result.out),
+      [spec, inputs, out, lse = result.lse](const std::vector<Tensor>& grads, const NeedsGrad&) {
+        return listed(attention_backward(spec, inputs(), {out.get(), lse}, grads[0]));
       });
 }
 

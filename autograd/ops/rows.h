@@ -6,6 +6,8 @@
 
 namespace mobius {
 
+Variable gather_rows(const Variable& table, const RowIndex& index);
+/// Checks the index first, as core's gather_rows() does.
 Variable gather_rows(const Variable& table, const Tensor& index);
 
 }  // namespace mobius

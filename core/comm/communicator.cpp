@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdlib>
 
-#include "core/error.h"
 
 namespace mobius {
 
@@ -24,16 +23,16 @@ bool Communicator::any(bool value) {
 }
 
 std::unique_ptr<Pending> OneRank::start_sum(Tensor) { return std::make_unique<Complete>(); }
-
-void OneRank::gather(const Tensor& share, Tensor whole) {
-  whole.copy_from(share.reshape(whole.shape()));
+std::unique_ptr<Pending> OneRank::start_reduce_scatter(Tensor) {
+  return std::make_unique<Complete>();
 }
+std::unique_ptr<Pending> OneRank::start_all_gather(Tensor) { return std::make_unique<Complete>(); }
 
 void OneRank::abort(int exit_code) { std::_Exit(exit_code); }
 
-std::unique_ptr<Communicator> make_communicator(const Launch& launch) {
-  if (launch.size == 1) return std::make_unique<OneRank>();
-  return make_mpi_communicator(launch);
+std::unique_ptr<Communicator> make_communicator(const Launch& launch, Device device) {
+  if (launch.size == 1) return std::make_unique<OneRank>(device);
+  return make_mpi_communicator(launch, device);
 }
 
 }  // namespace mobius

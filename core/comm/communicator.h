@@ -5,7 +5,8 @@
 // signal, a bad number) is first made known to all, by any() or a sum. A rank that cannot go on
 // calls abort().
 //
-// Sums are the same bits on every rank, and from run to run with the same number of ranks.
+// Sums are the same bits on every rank, from run to run with the same number of ranks, and whether
+// start_sum() or start_reduce_scatter() made them.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +26,16 @@ class Pending {
   virtual ~Pending() = default;
   /// Moves the operation on, without waiting.
   virtual void advance() = 0;
-  /// Returns when it is complete.
+  /// Orders what the caller does next with the tensor after the operation. In host memory that is
+  /// to wait for it; work on a device is queued, and the host goes on. Every rank waits for its
+  /// operations in the same order.
   virtual void wait() = 0;
 };
 
+/// Tensors are dense and on device(). Parts of a tensor are shares of its elements: rank r has
+/// share_of(numel, r, size()). Operations that are started work in place, on fewer than 2^31
+/// elements, which may not be touched until they are complete. They need calls into the
+/// communicator to move on: advance() now and then.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -37,27 +44,25 @@ class Communicator {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  const Device& device() const { return device_; }
   /// Rank 0: the one that writes files and speaks to the user.
   bool is_root() const { return rank_ == 0; }
 
-  /// Adds `values` (dense, f32 or f64, fewer than 2^31) up over the ranks, in place, on every rank;
-  /// they may not be touched until the operation is complete. It needs calls into the communicator
-  /// to move on: advance() now and then.
+  /// Adds `values` (f32 or f64) up over the ranks.
   virtual std::unique_ptr<Pending> start_sum(Tensor values) = 0;
-  /// The same for numbers in host memory, at once.
+  /// Leaves each rank the sum in its own part; the other parts may hold anything afterwards. The
+  /// parts are of equal size: numel is a multiple of size().
+  virtual std::unique_ptr<Pending> start_reduce_scatter(Tensor values) = 0;
+  /// Gives every rank the parts of all; they are of equal size.
+  virtual std::unique_ptr<Pending> start_all_gather(Tensor values) = 0;
+  /// Adds up numbers in host memory, at once.
   virtual void sum(std::span<double> values) = 0;
   /// Whether it is true on any rank.
   bool any(bool value);
-  /// Replaces `values` (dense) by those of the root.
+  /// Replaces `values` by those of the root.
   virtual void broadcast(Tensor values) = 0;
   /// The root's text.
   virtual std::string broadcast(const std::string& text) = 0;
-  /// Makes `whole` (dense) the same everywhere: rank r has its elements share_of(numel, r, size())
-  /// and gets the others.
-  virtual void all_gather(Tensor whole) = 0;
-  /// The same for the root alone; `share` holds a rank's own elements. Other ranks may leave
-  /// `whole` undefined.
-  virtual void gather(const Tensor& share, Tensor whole) = 0;
   /// Returns once every rank has called it.
   virtual void barrier() = 0;
   /// Ends the processes of all ranks at once, with this exit code where the launcher passes it on.
@@ -65,24 +70,25 @@ class Communicator {
   [[noreturn]] virtual void abort(int exit_code) = 0;
 
  protected:
-  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+  Communicator(int rank, int size, Device device) : rank_(rank), size_(size), device_(device) {}
 
  private:
   int rank_;
   int size_;
+  Device device_;
 };
 
 /// One process alone: every operation leaves things as they are.
 class OneRank final : public Communicator {
  public:
-  OneRank() : Communicator(0, 1) {}
+  explicit OneRank(Device device = {}) : Communicator(0, 1, device) {}
 
-  std::unique_ptr<Pending> start_sum(Tensor values) override;
+  std::unique_ptr<Pending> start_sum(Tensor) override;
+  std::unique_ptr<Pending> start_reduce_scatter(Tensor) override;
+  std::unique_ptr<Pending> start_all_gather(Tensor) override;
   void sum(std::span<double>) override {}
   void broadcast(Tensor) override {}
   std::string broadcast(const std::string& text) override { return text; }
-  void all_gather(Tensor) override {}
-  void gather(const Tensor& share, Tensor whole) override;
   void barrier() override {}
   [[noreturn]] void abort(int exit_code) override;
 };
@@ -90,8 +96,9 @@ class OneRank final : public Communicator {
 /// The communicator among the processes that were launched together: OneRank for a single one, else
 /// MPI's. It is destroyed at the end of the program, by all ranks. Throws ConfigError where MPI
 /// sees other ranks than the launcher, or where this program was built without MPI.
-std::unique_ptr<Communicator> make_communicator(const Launch& launch);
-/// The same, over MPI whatever their number.
-std::unique_ptr<Communicator> make_mpi_communicator(const Launch& launch);
+std::unique_ptr<Communicator> make_communicator(const Launch& launch, Device device = {});
+/// The communicator over MPI, whatever the number of ranks. Tensors that are not in host memory
+/// travel by way of a copy there.
+std::unique_ptr<Communicator> make_mpi_communicator(const Launch& launch, Device device);
 
 }  // namespace mobius

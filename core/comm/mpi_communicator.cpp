@@ -7,6 +7,7 @@
 
 #include "core/comm/communicator.h"
 #include "core/error.h"
+#include "core/ops/copy.h"
 
 namespace mobius {
 
@@ -40,65 +41,183 @@ int count_of(const Tensor& values) {
   return static_cast<int>(values.numel());
 }
 
-void require_dense_on_host(const Tensor& values) {
-  if (values.device().type != DeviceType::cpu) {
-    throw Error("mpi: the values are on {}, expected them in host memory",
-                to_string(values.device()));
-  }
+void require_dense(const Tensor& values) {
   if (!values.is_contiguous()) throw Error("mpi: the values are not dense");
 }
 
-class MpiPending final : public Pending {
+void require_summable(const Tensor& values) {
+  if (values.dtype() == DType::f32 || values.dtype() == DType::f64) return;
+  throw_unsupported_dtype("mpi: sum", values.dtype());
+}
+
+void require_equal_parts(const Tensor& values, int size) {
+  if (values.numel() % size == 0) return;
+  throw Error("mpi: {} values have no equal parts for {} ranks", values.numel(), size);
+}
+
+// The values of a tensor where MPI can reach them: themselves, or a copy.
+class HostValues {
  public:
-  MpiPending(MPI_Request request, Tensor values) : request_(request), values_(std::move(values)) {}
+  explicit HostValues(Tensor values) : values_(std::move(values)), host_(values_) {
+    require_dense(values_);
+    count_of(values_);
+    if (values_.device().type == DeviceType::cpu) return;
+    host_ = Tensor::empty(values_.shape(), values_.dtype());
+    copy_to_host(values_, host_.raw());
+  }
+
+  const Tensor& host() const { return host_; }
+  // To be called when they have changed.
+  void give_back() {
+    if (!host_.shares_storage(values_)) {
+      copy_from_host(host_.raw(), values_);
+    }
+    values_.bump_version();
+  }
+
+ private:
+  Tensor values_, host_;
+};
+
+// An operation in which each rank owns its part of the values. Where it reduces, every rank first
+// sends each part to its owner, who adds what it gets to its own in the order of the ranks: so a
+// sum depends on the number of ranks alone. Where it gathers, the owners then send their parts to
+// all. The messages of a step go directly from rank to rank, in all (size - 1) / size of the values
+// from each, which is the least possible; MPI's own non-blocking reductions may send more, and add
+// up in an order of their own.
+class Exchange final : public Pending {
+ public:
+  struct Kind {
+    bool reduces, gathers;
+  };
+  // Its messages have the tags `tag` and `tag` + 1.
+  Exchange(Tensor values, Kind kind, const Communicator& ranks, int tag,
+           std::vector<Exchange*>& under_way)
+      : values_(std::move(values)),
+        flat_(values_.host().reshape({-1})),
+        kind_(kind),
+        rank_(ranks.rank()),
+        size_(ranks.size()),
+        tag_(tag),
+        under_way_(under_way) {
+    under_way_.push_back(this);
+    if (kind_.reduces) {
+      start_reducing();
+    } else {
+      start_gathering();
+    }
+  }
   // Given up half-way only where an error ends the process: MPI may still write to the values.
-  ~MpiPending() override {
-    if (request_ != MPI_REQUEST_NULL) new Tensor(std::move(values_));
+  ~Exchange() override {
+    std::erase(under_way_, this);
+    if (is_complete_) return;
+    new HostValues(std::move(values_));
+    new Tensor(std::move(received_));
   }
 
   void advance() override {
-    int is_complete = 0;
-    MPI_Test(&request_, &is_complete, MPI_STATUS_IGNORE);
+    while (!is_complete_ && have_arrived()) go_on();
   }
-  void wait() override { MPI_Wait(&request_, MPI_STATUS_IGNORE); }
-
- private:
-  MPI_Request request_;
-  Tensor values_;
-};
-
-// How the elements of a tensor are divided among the ranks, in MPI's terms.
-struct Division {
-  std::vector<int> counts, begins;
-
-  Division(const Tensor& whole, int size) : Division(count_of(whole), size) {}
-  Division(std::int64_t n, int size) {
-    for (int rank = 0; rank < size; ++rank) {
-      const Share share = share_of(n, rank, size);
-      counts.push_back(static_cast<int>(share.size()));
-      begins.push_back(static_cast<int>(share.begin));
+  // The others move on, too: another rank may wait for what this one has to send in them.
+  void wait() override {
+    while (!is_complete_) {
+      for (Exchange* exchange : under_way_) exchange->advance();
     }
   }
+
+ private:
+  Tensor part(int rank) const {
+    const Share share = share_of(flat_.numel(), rank, size_);
+    return flat_.slice(0, share.begin, share.end);
+  }
+  // What `rank` sent of this rank's part.
+  Tensor version_of(int rank) const {
+    if (rank == rank_) return part(rank_);
+    const int row = rank < rank_ ? rank : rank - 1;
+    return received_.slice(0, row, row + 1).reshape({-1});
+  }
+
+  void send(const Tensor& values, int to, int tag) {
+    if (values.numel() == 0) return;
+    MPI_Isend(values.raw(), count_of(values), mpi_type(values.dtype()), to, tag, MPI_COMM_WORLD,
+              &requests_.emplace_back());
+  }
+  void receive(const Tensor& values, int from, int tag) {
+    if (values.numel() == 0) return;
+    MPI_Irecv(values.raw(), count_of(values), mpi_type(values.dtype()), from, tag, MPI_COMM_WORLD,
+              &requests_.emplace_back());
+  }
+  bool have_arrived() {
+    int is_complete = 0;
+    MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &is_complete,
+                MPI_STATUSES_IGNORE);
+    return is_complete != 0;
+  }
+
+  void start_reducing() {
+    received_ = Tensor::empty({size_ - 1, part(rank_).numel()}, flat_.dtype());
+    for_each_other([this](int other) {
+      receive(version_of(other), other, tag_);
+      send(part(other), other, tag_);
+    });
+  }
+  void start_gathering() {
+    requests_.clear();
+    for_each_other([this](int other) {
+      receive(part(other), other, tag_ + 1);
+      send(part(rank_), other, tag_ + 1);
+    });
+  }
+  void add_up() {
+    Tensor sum = version_of(0);
+    for (int rank = 1; rank < size_; ++rank) sum.add_(version_of(rank));
+    if (rank_ != 0) part(rank_).copy_from(sum);
+    received_ = Tensor();
+  }
+  // To be called when the messages of a step have arrived.
+  void go_on() {
+    if (received_.defined()) {
+      add_up();
+      if (kind_.gathers) return start_gathering();
+    }
+    values_.give_back();
+    is_complete_ = true;
+  }
+  // Each rank begins with the next one: not all with the first.
+  template <typename Fn>
+  void for_each_other(Fn&& fn) const {
+    for (int i = 1; i < size_; ++i) fn((rank_ + i) % size_);
+  }
+
+  HostValues values_;
+  Tensor flat_, received_;
+  Kind kind_;
+  int rank_, size_, tag_;
+  bool is_complete_ = false;
+  std::vector<MPI_Request> requests_;
+  std::vector<Exchange*>& under_way_;
 };
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(int rank, int size) : Communicator(rank, size) {}
+  MpiCommunicator(int rank, int size, Device device) : Communicator(rank, size, device) {}
   ~MpiCommunicator() override {
     MPI_Barrier(MPI_COMM_WORLD);  // a launcher may end the others when the first one leaves
     MPI_Finalize();
   }
 
   std::unique_ptr<Pending> start_sum(Tensor values) override {
-    require_dense_on_host(values);
-    if (values.dtype() != DType::f32 && values.dtype() != DType::f64) {
-      throw_unsupported_dtype("mpi: sum", values.dtype());
-    }
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Iallreduce(MPI_IN_PLACE, values.raw(), count_of(values), mpi_type(values.dtype()), MPI_SUM,
-                   MPI_COMM_WORLD, &request);
-    values.bump_version();
-    return std::make_unique<MpiPending>(request, std::move(values));
+    require_summable(values);
+    return start(std::move(values), {.reduces = true, .gathers = true});
+  }
+  std::unique_ptr<Pending> start_reduce_scatter(Tensor values) override {
+    require_summable(values);
+    require_equal_parts(values, size());
+    return start(std::move(values), {.reduces = true, .gathers = false});
+  }
+  std::unique_ptr<Pending> start_all_gather(Tensor values) override {
+    require_equal_parts(values, size());
+    return start(std::move(values), {.reduces = false, .gathers = true});
   }
 
   void sum(std::span<double> values) override {
@@ -107,9 +226,10 @@ class MpiCommunicator final : public Communicator {
   }
 
   void broadcast(Tensor values) override {
-    require_dense_on_host(values);
-    MPI_Bcast(values.raw(), count_of(values), mpi_type(values.dtype()), 0, MPI_COMM_WORLD);
-    values.bump_version();
+    HostValues staged(std::move(values));
+    const Tensor& host = staged.host();
+    MPI_Bcast(host.raw(), count_of(host), mpi_type(host.dtype()), 0, MPI_COMM_WORLD);
+    staged.give_back();
   }
 
   std::string broadcast(const std::string& text) override {
@@ -121,46 +241,33 @@ class MpiCommunicator final : public Communicator {
     return result;
   }
 
-  void all_gather(Tensor whole) override {
-    require_dense_on_host(whole);
-    const Division division(whole, size());
-    MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, whole.raw(), division.counts.data(),
-                   division.begins.data(), mpi_type(whole.dtype()), MPI_COMM_WORLD);
-    whole.bump_version();
-  }
-
-  void gather(const Tensor& share, Tensor whole) override {
-    require_dense_on_host(share);
-    const MPI_Datatype type = mpi_type(share.dtype());
-    if (!is_root()) {
-      MPI_Gatherv(share.raw(), count_of(share), type, nullptr, nullptr, nullptr, type, 0,
-                  MPI_COMM_WORLD);
-      return;
-    }
-    require_dense_on_host(whole);
-    const Division division(whole, size());
-    MPI_Gatherv(share.raw(), count_of(share), type, whole.raw(), division.counts.data(),
-                division.begins.data(), type, 0, MPI_COMM_WORLD);
-    whole.bump_version();
-  }
-
   void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
 
   [[noreturn]] void abort(int exit_code) override {
     MPI_Abort(MPI_COMM_WORLD, exit_code);
     std::_Exit(exit_code);
   }
+
+ private:
+  std::unique_ptr<Pending> start(Tensor values, Exchange::Kind kind) {
+    constexpr int least_tag_bound = 32767;  // of any MPI
+    next_tag_ = (next_tag_ + 2) % (least_tag_bound - 1);
+    return std::make_unique<Exchange>(std::move(values), kind, *this, next_tag_, under_way_);
+  }
+
+  int next_tag_ = 0;
+  std::vector<Exchange*> under_way_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_mpi_communicator(const Launch& launch) {
+std::unique_ptr<Communicator> make_mpi_communicator(const Launch& launch, Device device) {
   int provided = 0, rank = 0, size = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (rank == launch.rank && size == launch.size) {
-    return std::make_unique<MpiCommunicator>(rank, size);
+    return std::make_unique<MpiCommunicator>(rank, size, device);
   }
   MPI_Finalize();
   throw ConfigError(

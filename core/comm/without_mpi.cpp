@@ -5,7 +5,7 @@
 
 namespace mobius {
 
-std::unique_ptr<Communicator> make_mpi_communicator(const Launch& launch) {
+std::unique_ptr<Communicator> make_mpi_communicator(const Launch& launch, Device) {
   throw ConfigError("launch: rank {} of {}, but this program was built without MPI", launch.rank,
                     launch.size);
 }

@@ -59,6 +59,7 @@ Backend& make_backend() {
   // Never destroyed: a tensor of static lifetime may outlive everything that could own a backend.
   return *new Backend{.allocator = *new CpuAllocator,
                       .has_bf16_products = isa_has_bf16_products(),
+                      .reads_are_free = true,
                       .copy = &cpu_copy_kernels(),
                       .random = &cpu_random_kernels(),
                       .elementwise = &cpu_elementwise_kernels(),

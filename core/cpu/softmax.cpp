@@ -13,7 +13,7 @@
 #include <limits>
 
 #include "core/cpu/kernels.h"
-#include "core/cpu/key_mask.h"
+#include "core/cpu/seen_keys.h"
 #include "core/cpu/simd/softmax-inl.h"
 #include "core/ops/softmax.h"
 #include "core/parallel.h"
@@ -51,10 +51,10 @@ void hide_masked(const T* scores, const std::uint8_t* mask, std::int64_t stride,
 }
 
 template <class T>
-void softmax_row(const T* scores, T scale, const KeyMask& keys, std::int64_t n_k, T* out) {
-  const std::int64_t n = keys.visible;
-  if (keys.mask) {  // the masked scores, scaled, in the place of the weights
-    hide_masked(scores, keys.mask, keys.stride, n, scale, out);
+void softmax_row(const T* scores, T scale, std::int64_t n, const SeenKeys::GivenRow& mask,
+                 std::int64_t n_k, T* out) {
+  if (mask.data) {  // the masked scores, scaled, in the place of the weights
+    hide_masked(scores, mask.data, mask.stride, n, scale, out);
     scores = out;
     scale = 1;
   }
@@ -87,16 +87,16 @@ void prefetch(const T* row, std::int64_t n) {
   for (std::int64_t j = 0; j < std::min(n, most); j += line) hwy::Prefetch(row + j);
 }
 
-void softmax_rows(const Tensor& scores, double scale, const MaskRows& mask, const Tensor& weights,
+void softmax_rows(const Tensor& scores, double scale, const SeenKeys& keys, const Tensor& weights,
                   std::int64_t begin, std::int64_t end) {
   dispatch_real("masked_softmax", scores.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const std::int64_t n_k = scores.size(-1);
+    const std::int64_t n_q = scores.size(-2), n_k = scores.size(-1);
     for (std::int64_t row = begin; row < end; ++row) {
-      const KeyMask keys = mask(row);
-      if (keys.visible < n_k || keys.mask)
-        prefetch(scores.data<T>() + std::min(row + 2, end - 1) * n_k, keys.visible);
-      softmax_row(scores.data<T>() + row * n_k, static_cast<T>(scale), keys, n_k,
+      const std::int64_t i = row % n_q, n = keys.pattern().keys_of(i, i + 1).end;
+      const SeenKeys::GivenRow mask = keys.given(row / n_q, i);
+      if (n < n_k || mask.data) prefetch(scores.data<T>() + std::min(row + 2, end - 1) * n_k, n);
+      softmax_row(scores.data<T>() + row * n_k, static_cast<T>(scale), n, mask, n_k,
                   weights.data<T>() + row * n_k);
     }
   });
@@ -132,10 +132,10 @@ class CpuSoftmax final : public SoftmaxKernels {
   void masked_softmax(const Tensor& scores, double scale, const AttentionMask& mask,
                       const Tensor& weights) override {
     if (scores.numel() == 0) return;
-    const MaskRows mask_rows(mask, scores.shape());
+    const SeenKeys keys(mask, scores.shape());
     const std::int64_t n_k = scores.size(-1);
     parallel_for(scores.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
-      HWY_DYNAMIC_DISPATCH(softmax_rows)(scores, scale, mask_rows, weights, begin, end);
+      HWY_DYNAMIC_DISPATCH(softmax_rows)(scores, scale, keys, weights, begin, end);
     });
   }
 
@@ -150,18 +150,15 @@ class CpuSoftmax final : public SoftmaxKernels {
 
   void materialize_mask(const AttentionMask& mask, const Tensor& allowed) override {
     if (allowed.numel() == 0) return;
-    const MaskRows mask_rows(mask, allowed.shape());
+    const SeenKeys seen(mask, allowed.shape());
     const std::int64_t n_q = allowed.size(-2), n_k = allowed.size(-1);
-    std::uint8_t* const out = allowed.data<std::uint8_t>();
     parallel_for(allowed.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
-        const KeyMask keys = mask_rows(row);
-        const std::int64_t position = row % n_q + n_k - n_q;
-        for (std::int64_t j = 0; j < n_k; ++j) {
-          const bool seen = j < keys.visible && (!keys.mask || keys.mask[j * keys.stride] != 0) &&
-                            mask.pattern_sees(position, j);
-          out[row * n_k + j] = seen ? 1 : 0;
-        }
+        std::uint8_t* const out = allowed.data<std::uint8_t>() + row * n_k;
+        const KeyFlags keys = seen.keys(row / n_q, row % n_q, 0, n_k, out);
+        if (!keys.allowed) std::fill(out + keys.lo, out + keys.hi, std::uint8_t{1});
+        std::fill(out, out + keys.lo, std::uint8_t{0});
+        std::fill(out + keys.hi, out + n_k, std::uint8_t{0});
       }
     });
   }

@@ -1,6 +1,7 @@
 #include "core/ops/attention_mask.h"
 
 #include "core/error.h"
+#include "core/ops/checks.h"
 
 namespace mobius {
 
@@ -13,16 +14,20 @@ void require_mask_fits(std::string_view op, const AttentionMask& mask, const Sha
   if (mask.window == 0 && (mask.stride > 0 || mask.n_global > 0)) {
     throw Error("{}: a stride or n_global has no effect on a mask without a window", op);
   }
-  if (!mask.mask.defined()) return;
-  if (mask.mask.dtype() != DType::u8) throw_unsupported_dtype(op, mask.mask.dtype());
-  if (mask.mask.device() != device) {
-    throw ShapeError("{}: the mask lies on {}, the scores on {}", op, to_string(mask.mask.device()),
-                     to_string(device));
-  }
-  if (broadcast_shapes(op, mask.mask.shape(), scores) != scores) {
-    throw ShapeError("{}: mask {} does not fit scores {}", op, to_string(mask.mask.shape()),
-                     to_string(scores));
-  }
+  const auto require = [&](const char* what, const Tensor& x, DType dtype, const Shape& expected) {
+    if (x.dtype() != dtype) throw_unsupported_dtype(op, x.dtype());
+    if (x.device() != device) {
+      throw ShapeError("{}: the {} lies on {}, the scores on {}", op, what, to_string(x.device()),
+                       to_string(device));
+    }
+    if (broadcast_shapes(op, x.shape(), expected) != expected) {
+      throw ShapeError("{}: {} {} does not fit scores {}", op, what, to_string(x.shape()),
+                       to_string(scores));
+    }
+  };
+  if (mask.mask.defined()) require("mask", mask.mask, DType::u8, scores);
+  if (mask.selected.defined())
+    require("selection", mask.selected, DType::i32, with_last(scores, mask.selected.size(-1)));
 }
 
 }  // namespace mobius

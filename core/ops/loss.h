@@ -2,29 +2,39 @@
 #pragma once
 
 #include "core/backend.h"
+#include "core/labels.h"
 #include "core/tensor.h"
 
 namespace mobius {
-
-constexpr std::int64_t ignored_label = -100;  // counts neither in losses nor in gradients
 
 struct CrossEntropyResult {
   Tensor losses;       // [R] f64, logsumexp(logits[r]) - logits[r, label]; 0 where ignored
   Tensor predictions;  // [R] i64, argmax of logits[r]
   Tensor grad_logits;  // [R, V] of the SUM of losses; shares the storage of the logits given
 };
-/// Consumes logits[R, V] (they are overwritten by their gradient); labels[R] i32 or i64.
-/// Throws Error on a label that is neither -100 nor in [0, V).
+/// Consumes logits[R, V] (they are overwritten by their gradient); labels[R] i32 or i64, which are
+/// read back where they are not in host memory. Throws Error on a label that is neither -100 nor in
+/// [0, V).
 CrossEntropyResult cross_entropy(Tensor&& logits, const Tensor& labels);
+/// Of the labels begin, ..., begin + R - 1 of those that count.
+CrossEntropyResult cross_entropy(Tensor&& logits, const Labels& labels, std::int64_t begin = 0);
+
+/// Number of the predictions[R] (i64) for the labels begin, ..., begin + R - 1 that are right where
+/// they are scored: a scalar in f64.
+Tensor count_correct(const Tensor& predictions, const Labels& labels, std::int64_t begin = 0);
 
 class LossKernels : public KernelFamily {
  public:
   static constexpr std::string_view family = "loss";
 
   /// logits[R, V] is overwritten by softmax - onehot (by 0 where the label is -100): the gradient
-  /// of the sum of the losses. losses[R] is f64.
+  /// of the sum of the losses. losses[R] is f64. Where a loss is not finite, its gradient is not
+  /// either: whoever looks at gradients alone sees it.
   virtual void cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& losses,
                              const Tensor& predictions) = 0;
+  /// count = number of r with predictions[r] == labels[r] (both i64) and scored[r] (u8) not 0.
+  virtual void count_correct(const Tensor& predictions, const Tensor& labels, const Tensor& scored,
+                             const Tensor& count) = 0;
 };
 
 }  // namespace mobius

@@ -89,8 +89,23 @@ Tensor argmax(const Tensor& x) {
 }
 
 double sum_of_squares(const Tensor& x) {
-  require_real("sum_of_squares", x);
-  return kernels(x, &Backend::reduce)->sum_of_squares(x.contiguous());
+  const Tensor dense = x.contiguous();
+  const Tensor sums = Tensor::empty({1}, DType::f64, x.device());
+  sum_of_squares(std::span(&dense, 1), sums);
+  return sums.item();
+}
+
+void sum_of_squares(std::span<const Tensor> xs, const Tensor& sums) {
+  require_dtype("sum_of_squares", "the sums", sums, sums, DType::f64);
+  require_shape("sum_of_squares", "the sums", sums, {std::ssize(xs)});
+  for (const Tensor& x : xs) {
+    if (!x.defined()) continue;
+    require_real("sum_of_squares", x);
+    require_same_device("sum_of_squares", sums, x);
+    if (!x.is_contiguous()) throw ShapeError("sum_of_squares: an operand is not dense");
+  }
+  kernels(sums, &Backend::reduce)->sum_of_squares(xs, sums);
+  Tensor(sums).bump_version();
 }
 
 Tensor cumsum(const Tensor& x, int dim, bool reverse) {

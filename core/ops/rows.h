@@ -2,18 +2,19 @@
 #pragma once
 
 #include "core/backend.h"
+#include "core/row_index.h"
 #include "core/tensor.h"
 
 namespace mobius {
 
-/// table[V, D] of any type, index (i32 or i64) of any shape -> [index..., D]. Throws Error on an
-/// index outside [0, V).
+/// table[V, D] of any type, an index of any shape into its V rows -> [index..., D].
+Tensor gather_rows(const Tensor& table, const RowIndex& index);
+/// Checks the index (i32 or i64) first: throws Error where it lies outside [0, V).
 Tensor gather_rows(const Tensor& table, const Tensor& index);
-/// A zero table[n_rows, D] with rows[index..., D] added at their index.
+/// A zero table[index.n_rows(), D] with rows[index..., D] added at their index.
+Tensor scatter_add_rows(const Tensor& rows, const RowIndex& index);
+/// Checks the index (i32 or i64) first: throws Error where it lies outside [0, n_rows).
 Tensor scatter_add_rows(const Tensor& rows, const Tensor& index, std::int64_t n_rows);
-/// Throws Error where an index lies outside [0, limit); `ignored`, where given, may lie there.
-void require_indices_in_range(std::string_view op, const Tensor& index, std::int64_t limit,
-                              const std::int64_t* ignored = nullptr);
 
 class RowsKernels : public KernelFamily {
  public:
@@ -22,7 +23,7 @@ class RowsKernels : public KernelFamily {
   /// out[r] = table[index[r]].
   virtual void gather_rows(const Tensor& table, const Tensor& index, const Tensor& out) = 0;
   /// table[index[r]] += rows[r], in the order of r for every row of the table. Accumulates.
-  virtual void scatter_add_rows(const Tensor& rows, const Tensor& index, const Tensor& table) = 0;
+  virtual void scatter_add_rows(const Tensor& rows, const RowIndex& index, const Tensor& table) = 0;
 };
 
 }  // namespace mobius

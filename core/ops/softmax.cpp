@@ -12,14 +12,12 @@ Tensor masked_softmax(const Tensor& scores, double scale, const AttentionMask& m
                      to_string(scores.shape()));
   }
   require_mask_fits(op, mask, scores.shape(), scores.device());
-  AttentionMask expanded = mask;
-  if (mask.window > 0) {
-    expanded = {.mask = materialize_mask(mask, scores.size(-2), scores.size(-1), scores.device())};
-  }
-  if (expanded.mask.defined()) expanded.mask = expanded.mask.expand(scores.shape());
+  AttentionMask plain = mask;
+  if (mask.window > 0 || mask.selected.defined())
+    plain = {.mask = materialize_mask(mask, scores.size(-2), scores.size(-1), scores.device())};
   const Tensor dense = scores.contiguous();
   Tensor weights = dense.empty_like();
-  kernels(scores, &Backend::softmax)->masked_softmax(dense, scale, expanded, weights);
+  kernels(scores, &Backend::softmax)->masked_softmax(dense, scale, plain, weights);
   return weights;
 }
 
@@ -36,15 +34,15 @@ Tensor materialize_mask(const AttentionMask& mask, std::int64_t n_q, std::int64_
                         Device device) {
   Shape shape{n_q, n_k};
   if (mask.mask.defined()) shape = broadcast_shapes("mask", mask.mask.shape(), shape);
+  if (mask.selected.defined())
+    shape = broadcast_shapes("mask", with_last(mask.selected.shape(), n_k), shape);
   require_mask_fits("mask", mask, shape, device);
   if (shape.back() != n_k || shape[shape.size() - 2] != n_q) {
     throw ShapeError("mask: {} does not fit {} queries and {} keys", to_string(mask.mask.shape()),
                      n_q, n_k);
   }
-  AttentionMask expanded = mask;
-  if (mask.mask.defined()) expanded.mask = mask.mask.expand(shape);
   Tensor allowed = Tensor::empty(shape, DType::u8, device);
-  kernels(device, &Backend::softmax)->materialize_mask(expanded, allowed);
+  kernels(device, &Backend::softmax)->materialize_mask(mask, allowed);
   return allowed;
 }
 

@@ -20,13 +20,11 @@ class SoftmaxKernels : public KernelFamily {
  public:
   static constexpr std::string_view family = "softmax";
 
-  /// mask.mask is undefined or expanded to the shape of the scores; the mask has no window, stride
-  /// or n_global.
+  /// Of the mask only `causal` and `mask` may be set.
   virtual void masked_softmax(const Tensor& scores, double scale, const AttentionMask& mask,
                               const Tensor& weights) = 0;
   virtual void softmax_backward(const Tensor& weights, const Tensor& grad, double scale,
                                 const Tensor& grad_scores) = 0;
-  /// mask.mask is undefined or expanded to the shape of `allowed`.
   virtual void materialize_mask(const AttentionMask& mask, const Tensor& allowed) = 0;
 };
 

@@ -101,6 +101,12 @@ OptionField& OptionField::unbounded() {
   return *this;
 }
 
+OptionField& OptionField::only_if(std::function<bool()> condition, std::string when) {
+  condition_ = std::move(condition);
+  when_ = std::move(when);
+  return *this;
+}
+
 void OptionField::bound(std::optional<Bound>& side, Bound bound) {
   if (form_.type != OptionType::integer && form_.type != OptionType::number)
     throw Error("schema: '{}' is not a number", key_);
@@ -136,6 +142,11 @@ void OptionField::verify(const OptionValue& value) const {
   }
   if (is_non_empty_ && is_empty(value)) throw ConfigError("must not be empty");
   std::visit([this](const auto& held) { verify_held(held); }, value);
+}
+
+void OptionField::require_effect() const {
+  if (condition_ && !condition_() && value() != initial_)
+    throw ConfigError("has no effect unless {}", when_);
 }
 
 template <typename T>
@@ -203,6 +214,16 @@ Schema& Schema::section(std::string key, std::string help) {
 
 void Schema::check(std::string key, std::function<void()> run) {
   checks_.push_back({std::move(key), std::move(run)});
+}
+
+void Schema::take_defaults(const Schema& unset) {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (auto* field = std::get_if<OptionField>(&entries_[i])) {
+      field->initial_ = std::get<OptionField>(unset.entries_.at(i)).initial_;
+    } else if (auto* section = std::get_if<OptionSection>(&entries_[i])) {
+      section->schema().take_defaults(std::get<OptionSection>(unset.entries_.at(i)).schema());
+    }
+  }
 }
 
 OptionEntry& Schema::append(OptionEntry entry) {

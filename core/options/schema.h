@@ -13,6 +13,8 @@
 //       schema.field("lr", lr, "peak learning rate").positive();
 //       schema.field("betas", betas, "decay of the two moments").at_least(0).below(1);
 //       schema.field("clip", clip, "largest global gradient norm, null for no limit").positive();
+//       schema.field("warmup", warmup, "steps of warm-up").only_if([this] { return lr > 0; },
+//                                                                  "lr: > 0");
 //       schema.check("betas", [this] {
 //         if (betas.size() != 2) throw ConfigError("expected 2 numbers, got {}", betas.size());
 //       });
@@ -94,12 +96,18 @@ class OptionField {
   /// Of counts that nothing is computed with but comparisons: seeds, and those of which any large
   /// one means "all".
   OptionField& unbounded();
+  /// Of a key that something reads only where `condition` holds, which `when` says as a file would:
+  /// only_if([this] { return positions == Positions::rope; }, "positions: rope"). Elsewhere another
+  /// value than the default is an error, "has no effect unless positions: rope"; the default may
+  /// stand there all the same, for a configuration that states every value.
+  OptionField& only_if(std::function<bool()> condition, std::string when);
 
   const std::string& key() const { return key_; }
   const std::string& help() const { return help_; }
   const OptionForm& form() const { return form_; }
   const std::vector<std::string>& choices() const { return choices_; }
   bool is_required() const { return is_required_; }
+  const std::string& when() const { return when_; }  // of only_if(); empty: always
 
   std::string type_name() const;  // "integer", "list of numbers", "text or null"
   std::string range() const;      // "> 0", "in [0, 1)", "softmax | conformal", "" where free
@@ -112,7 +120,14 @@ class OptionField {
   /// what came, and leaves the member as it was.
   void assign(const OptionValue& value) const;
 
+  /// Throws ConfigError unless the value lies within the limits.
+  void verify(const OptionValue& value) const;
+  /// Throws ConfigError where the member has another value than its default, and nothing reads it.
+  void require_effect() const;
+
  private:
+  friend class Schema;
+
   struct Bound {
     double value;
     bool inclusive;
@@ -120,7 +135,6 @@ class OptionField {
 
   void bound(std::optional<Bound>& side, Bound bound);
   bool contains(double value) const;
-  void verify(const OptionValue& value) const;
   void verify_held(std::monostate) const {}
   void verify_held(bool) const {}
   void verify_held(std::int64_t value) const;
@@ -138,6 +152,8 @@ class OptionField {
   std::optional<Bound> lower_;
   std::optional<Bound> upper_;
   std::vector<std::string> choices_;
+  std::function<bool()> condition_;  // of only_if(); empty: always
+  std::string when_;
   bool is_non_empty_ = false;
   bool is_required_ = false;
   bool is_unbounded_ = false;
@@ -275,6 +291,10 @@ class Schema {
 
   void check(std::string key, std::function<void()> run);
 
+  /// Takes the defaults of another instance of the struct that was described here: for one that has
+  /// been filled in already.
+  void take_defaults(const Schema& unset);
+
   /// What was described here, in order.
   std::deque<OptionEntry>& described() { return entries_; }
   const std::deque<OptionEntry>& described() const { return entries_; }
@@ -304,7 +324,17 @@ std::unique_ptr<Schema> describe(Options& options) {
   return schema;
 }
 
-/// The same of default options made for the purpose.
+/// The schema of an options struct that may have been filled in: a default is the member's value in
+/// a new struct.
+template <typename Options>
+std::unique_ptr<Schema> describe_filled(Options& options) {
+  Options unset;
+  auto schema = describe(options);
+  schema->take_defaults(*describe(unset));
+  return schema;
+}
+
+/// The schema of default options made for the purpose.
 template <typename Options>
 OptionPreview preview_options(std::shared_ptr<Options> options) {
   std::unique_ptr<Schema> schema = describe(*options);

@@ -173,7 +173,7 @@ OptionList& Schema::list(std::string key, std::vector<Options>& members, std::st
     members.clear();
     members.resize(size);
   };
-  list.element_ = [&members](std::size_t index) { return mobius::describe(members.at(index)); };
+  list.element_ = [&members](std::size_t index) { return describe_filled(members.at(index)); };
   list.preview_ = [] { return preview_options(std::make_shared<Options>()); };
   return add(std::move(list));
 }

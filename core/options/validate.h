@@ -2,31 +2,27 @@
 #pragma once
 
 #include <string_view>
+#include <type_traits>
 
 #include "core/options/schema.h"
 
 namespace mobius {
 
-/// Throws ConfigError "name: key: ..." unless every value lies within its described limits and
-/// every check passes, here and in the lists and sections below.
+/// Throws ConfigError "name: key: ..." unless every value lies within its described limits and has
+/// an effect, and every check passes, here and in the lists and sections below.
 void validate(const Schema& schema, std::string_view name);
 
-/// The limits of the values alone, without the checks: for options that a program has filled in,
-/// where a value that nothing reads does no harm.
-void validate_values(const Schema& schema, std::string_view name);
-
-/// The same two for an options struct, which stays as it is.
+/// Validates an options struct. One that is known by its base class alone has no defaults to tell a
+/// value without effect by: there it may stand.
 template <typename Options>
-void validate_options(Options options, std::string_view name) {
-  Schema schema;
-  options.describe(schema);
-  validate(schema, name);
-}
-template <typename Options>
-void validate_option_values(Options options, std::string_view name) {
-  Schema schema;
-  options.describe(schema);
-  validate_values(schema, name);
+void validate_options(const Options& options, std::string_view name) {
+  // A schema could change what it describes; validate() only reads.
+  auto& described = const_cast<Options&>(options);
+  if constexpr (std::is_default_constructible_v<Options>) {
+    validate(*describe_filled(described), name);
+  } else {
+    validate(*describe(described), name);
+  }
 }
 
 }  // namespace mobius

@@ -28,10 +28,8 @@ std::vector<double> alibi_slopes(std::int64_t n_heads) {
   return slopes;
 }
 
-Tensor alibi_bias(std::int64_t n_heads, std::int64_t n_q, std::int64_t n_k, DType dtype,
-                  Device device) {
-  const Tensor distance = distances(n_q, n_k, dtype, device);
-  const Tensor slopes = Tensor::from(alibi_slopes(n_heads), {n_heads, 1}, device).to(dtype);
+Tensor alibi_bias(const Tensor& slopes, std::int64_t n_q, std::int64_t n_k) {
+  const Tensor distance = distances(n_q, n_k, slopes.dtype(), slopes.device());
   return mul(slopes, minimum(distance, neg(distance)));
 }
 

@@ -24,9 +24,8 @@ enum class Positions {
 /// of two below, then every second term of that of the power above (Press et al. 2022, ALiBi).
 std::vector<double> alibi_slopes(std::int64_t n_heads);
 
-/// -slope_h |p - j|, [H, n_q + n_k - 1].
-Tensor alibi_bias(std::int64_t n_heads, std::int64_t n_q, std::int64_t n_k, DType dtype,
-                  Device device);
+/// -slope_h |p - j| for slopes[H, 1], [H, n_q + n_k - 1].
+Tensor alibi_bias(const Tensor& slopes, std::int64_t n_q, std::int64_t n_k);
 
 /// b[clamp(p - j, -max, max)] from table[2 max + 1], whose entry 0 is b[-max]:
 /// [H, n_q + n_k - 1].

@@ -10,19 +10,16 @@
 
 namespace mobius {
 
-/// Shapes as softmax_attention().
-Variable softmax_naive_attention(const Variable& q, const Variable& k, const Variable& v,
-                                 const AttentionMask& mask, std::optional<double> scale = {},
-                                 const AttentionExtras& extras = {});
-/// Its weights, [B, H, n_q, n_k]; before dropout.
-Variable softmax_naive_weights(const Variable& q, const Variable& k, const AttentionMask& mask,
-                               std::optional<double> scale = {},
-                               const AttentionExtras& extras = {});
+/// The weights, [B, H, n_q, n_k], of softmax_call().
+Variable softmax_naive_weights(const HeadInputs& in, std::optional<double> scale = {});
 
 /// The keys of softmax.
 class SoftmaxNaiveOptions final : public SoftmaxOptions {
  public:
-  std::shared_ptr<Attention> build(const AttentionContext& context) const override;
+  std::string kind() const override { return "softmax_naive"; }
+
+ protected:
+  std::shared_ptr<Attention> make(const AttentionContext& context) const override;
 };
 
 }  // namespace mobius

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/options/validate.h"
-#include "nn/attention/multi_head.h"
 
 namespace mobius {
 
@@ -23,12 +22,6 @@ AttentionMask pattern_mask(const SparseSelection& selection, AttentionMask mask)
   return mask;
 }
 
-// For a number that the pattern does not read. Its default may stand there all the same.
-void refuse_without_effect(bool is_read, std::int64_t value, std::int64_t unset,
-                           const char* unless) {
-  if (!is_read && value != unset) throw ConfigError("has no effect unless pattern: {}", unless);
-}
-
 // Keeps the topk largest scores of those allowed; ties: the smaller j.
 void keep_largest(std::span<const double> scores, std::int64_t topk,
                   std::span<std::uint8_t> allowed) {
@@ -43,17 +36,31 @@ void keep_largest(std::span<const double> scores, std::int64_t topk,
     allowed[seen[rank]] = 0;
 }
 
-class SparseAttention final : public MultiHeadAttention {
+AttentionCall selected_call(const HeadInputs& in, const SparseSelection& selection,
+                            std::optional<double> scale) {
+  AttentionCall call = softmax_call(in, scale);
+  call.spec.mask = pattern_mask(selection, in.mask);
+  if (selection.pattern == SparsePattern::topk) {
+    AttentionInputs inputs;
+    inputs.q = in.q.data();
+    inputs.k = in.k.data();
+    inputs.v = in.v.data();
+    call.spec.mask.selected = attention_topk(call.spec, inputs, selection.topk);
+  }
+  return call;
+}
+
+class SparseAttention final : public FusedAttention {
  public:
   SparseAttention(const AttentionContext& context, const SparseOptions& options)
-      : MultiHeadAttention(context), selection_(options.selection), scale_(options.scale) {}
+      : FusedAttention(context), selection_(options.selection), scale_(options.scale) {}
 
  protected:
-  Variable attend(const HeadInputs& in) override {
-    return sparse_attention(in.q, in.k, in.v, selection_, in.mask, scale_, in.extras);
+  AttentionCall call(const HeadInputs& in) const override {
+    return selected_call(in, selection_, scale_);
   }
-  Variable weights(const HeadInputs& in) override {
-    return sparse_weights(in.q, in.k, selection_, in.mask, scale_, in.extras);
+  Variable weights(const HeadInputs& in) const override {
+    return sparse_weights(in, selection_, scale_);
   }
 
  private:
@@ -63,38 +70,22 @@ class SparseAttention final : public MultiHeadAttention {
 
 }  // namespace
 
-void SparseSelection::validate() const {
-  if (window < 1) throw ConfigError("sparse: expected a window of at least 1, got {}", window);
-  if (stride < 1) throw ConfigError("sparse: expected a stride of at least 1, got {}", stride);
-  if (n_global < 0) throw ConfigError("sparse: expected n_global of at least 0, got {}", n_global);
-  if (topk < 1) throw ConfigError("sparse: expected topk of at least 1, got {}", topk);
+AttentionCall sparse_call(const HeadInputs& in, const SparseSelection& selection,
+                          std::optional<double> scale) {
+  validate_options(selection, "sparse");
+  return selected_call(in, selection, scale);
 }
 
-Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
-                          const SparseSelection& selection, const AttentionMask& mask,
-                          std::optional<double> scale, const AttentionExtras& extras) {
-  selection.validate();
-  AttentionCall call = softmax_call(q, k, v, pattern_mask(selection, mask), scale, extras);
-  if (selection.pattern == SparsePattern::topk) {
-    AttentionInputs inputs;
-    inputs.q = q.data();
-    inputs.k = k.data();
-    inputs.v = v.data();
-    call.spec.threshold = attention_threshold(call.spec, inputs, selection.topk);
-  }
-  return attention(call);
-}
-
-Variable sparse_weights(const Variable& q, const Variable& k, const SparseSelection& selection,
-                        const AttentionMask& mask, std::optional<double> scale,
-                        const AttentionExtras& extras) {
-  const AttentionMask allowed{.mask = sparse_allowed(q.data(), k.data(), selection, mask, scale)};
-  return attention_weights(softmax_call(q, k, {}, allowed, scale, extras));
+Variable sparse_weights(const HeadInputs& in, const SparseSelection& selection,
+                        std::optional<double> scale) {
+  HeadInputs selected = in;
+  selected.mask = {.mask = sparse_allowed(in.q.data(), in.k.data(), selection, in.mask, scale)};
+  return attention_weights(softmax_call(selected, scale));
 }
 
 Tensor sparse_allowed(const Tensor& q, const Tensor& k, const SparseSelection& selection,
                       const AttentionMask& mask, std::optional<double> scale) {
-  selection.validate();
+  validate_options(selection, "sparse");
   const std::int64_t n_heads = q.size(1), n_q = q.size(2), n_k = k.size(2);
   const Shape pairs{q.size(0), n_heads, n_q, n_k};
   const Tensor seen =
@@ -113,47 +104,39 @@ Tensor sparse_allowed(const Tensor& q, const Tensor& k, const SparseSelection& s
   return Tensor::from(allowed, pairs, q.device());
 }
 
-void SparseOptions::describe(Schema& schema) {
-  schema.choice("pattern", selection.pattern,
+void SparseSelection::describe(Schema& schema) {
+  schema.choice("pattern", pattern,
                 {{"local", SparsePattern::local},
                  {"strided", SparsePattern::strided},
                  {"topk", SparsePattern::topk}},
                 "which keys a query looks at");
-  schema.field("window", selection.window, "local, strided: keys nearer than this")
+  const auto is_strided = [this] { return pattern == SparsePattern::strided; };
+  const auto is_topk = [this] { return pattern == SparsePattern::topk; };
+  schema.field("window", window, "keys nearer than this")
       .positive()
-      .unbounded();
-  schema.field("stride", selection.stride, "strided: keys at multiples of this distance, too")
+      .unbounded()
+      .only_if([=] { return !is_topk(); }, "pattern: local or strided");
+  schema.field("stride", stride, "keys at multiples of this distance, too")
       .positive()
-      .unbounded();
-  schema.field("n_global", selection.n_global, "strided: the first keys, too")
+      .unbounded()
+      .only_if(is_strided, "pattern: strided");
+  schema.field("n_global", n_global, "the first keys, too")
       .non_negative()
-      .unbounded();
-  schema.field("topk", selection.topk, "topk: number of keys with the largest scores")
+      .unbounded()
+      .only_if(is_strided, "pattern: strided");
+  schema.field("topk", topk, "number of keys with the largest scores")
       .positive()
-      .unbounded();
-  schema.field("scale", scale, "factor on the dot products; null: 1 / sqrt(head dimension)")
-      .positive();
-
-  const SparseSelection unset;
-  const auto is = [this](SparsePattern pattern) { return selection.pattern == pattern; };
-  schema.check("window", [this, unset, is] {
-    refuse_without_effect(!is(SparsePattern::topk), selection.window, unset.window,
-                          "local or strided");
-  });
-  schema.check("stride", [this, unset, is] {
-    refuse_without_effect(is(SparsePattern::strided), selection.stride, unset.stride, "strided");
-  });
-  schema.check("n_global", [this, unset, is] {
-    refuse_without_effect(is(SparsePattern::strided), selection.n_global, unset.n_global,
-                          "strided");
-  });
-  schema.check("topk", [this, unset, is] {
-    refuse_without_effect(is(SparsePattern::topk), selection.topk, unset.topk, "topk");
-  });
+      .unbounded()
+      .only_if(is_topk, "pattern: topk");
 }
 
-std::shared_ptr<Attention> SparseOptions::build(const AttentionContext& context) const {
-  validate_option_values(*this, "sparse");
+void SparseOptions::describe(Schema& schema) {
+  selection.describe(schema);
+  schema.field("scale", scale, "factor on the dot products; null: 1 / sqrt(head dimension)")
+      .positive();
+}
+
+std::shared_ptr<Attention> SparseOptions::make(const AttentionContext& context) const {
   return std::make_shared<SparseAttention>(context, *this);
 }
 

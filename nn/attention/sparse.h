@@ -22,19 +22,17 @@ struct SparseSelection {
   std::int64_t n_global = 0;  // of strided
   std::int64_t topk = 32;     // of topk
 
-  /// Throws ConfigError on a number that selects nothing, or less than nothing.
-  void validate() const;
+  void describe(Schema& schema);
 };
 
-/// Shapes as softmax_attention(). The selection of topk has no gradient. It is by the product of
-/// query and key: a distance bias acts on what was selected, and not on the selection.
-Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
-                          const SparseSelection& selection, const AttentionMask& mask,
-                          std::optional<double> scale = {}, const AttentionExtras& extras = {});
+/// softmax_call() over the selection, which for topk has no gradient. It is by the product of query
+/// and key: a distance bias acts on what was selected, and not on the selection. A selection of
+/// nothing, or of less than nothing, throws ConfigError.
+AttentionCall sparse_call(const HeadInputs& in, const SparseSelection& selection,
+                          std::optional<double> scale = {});
 /// Its weights, [B, H, n_q, n_k].
-Variable sparse_weights(const Variable& q, const Variable& k, const SparseSelection& selection,
-                        const AttentionMask& mask, std::optional<double> scale = {},
-                        const AttentionExtras& extras = {});
+Variable sparse_weights(const HeadInputs& in, const SparseSelection& selection,
+                        std::optional<double> scale = {});
 /// 1 where a query looks at a key: u8 [B, H, n_q, n_k]. Found from the whole matrix of scores.
 Tensor sparse_allowed(const Tensor& q, const Tensor& k, const SparseSelection& selection,
                       const AttentionMask& mask, std::optional<double> scale = {});
@@ -44,8 +42,11 @@ class SparseOptions : public AttentionOptions {
   SparseSelection selection;
   std::optional<double> scale;  // null: 1 / sqrt(head dimension)
 
+  std::string kind() const override { return "sparse"; }
   void describe(Schema& schema) override;
-  std::shared_ptr<Attention> build(const AttentionContext& context) const override;
+
+ protected:
+  std::shared_ptr<Attention> make(const AttentionContext& context) const override;
 };
 
 }  // namespace mobius

@@ -10,7 +10,7 @@ namespace mobius {
 
 /// What the softmax variants take besides q, k, v and the mask.
 struct AttentionExtras {
-  Variable distance_bias = {};  // undefined or [H, n_q + n_k - 1], see core/attention.h
+  Variable distance_bias = {};  // undefined or [H, n_q + n_k - 1], see core/ops/attention.h
   double dropout = 0;           // of the weights
   RngKey dropout_key{};
 };
@@ -24,8 +24,7 @@ struct AttentionCall {
 inline Variable attention(const AttentionCall& call) { return attention(call.spec, call.inputs); }
 
 /// w_ij of the call, [B, H, n_q, n_k], 0 where i does not see j; before dropout. v is not looked
-/// at. Throws Error where attention() does, and where the spec has a threshold: state the selected
-/// keys as a mask.
+/// at. Throws Error where attention() does, but that every score map has a form without a softmax.
 Variable attention_weights(const AttentionCall& call);
 
 /// w_ij = <q_i, k_j> / (sum_j <q_i, k_j> + eps) over the keys that i sees: the weights of

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "tests/device.h"
 
 namespace mobius::gradcheck_test {
 namespace {
@@ -20,22 +21,22 @@ struct Case {
 };
 
 Tensor randn(Shape shape, std::uint64_t stream, double shift = 0) {
-  return random_normal(std::move(shape), shift, 1, {5, stream}, DType::f64);
+  return placed::random_normal(std::move(shape), shift, 1, {5, stream}, DType::f64);
 }
 
 // Values in [low, high], for functions with a bounded domain or a kink elsewhere.
 Tensor uniform(Shape shape, double low, double high, std::uint64_t stream = 1) {
-  return random_uniform(std::move(shape), low, high, {6, stream}, DType::f64);
+  return placed::random_uniform(std::move(shape), low, high, {6, stream}, DType::f64);
 }
 
 Tensor mask_3x5() {
-  return Tensor::from(std::vector<std::uint8_t>{1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1},
+  return placed::from(std::vector<std::uint8_t>{1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1},
                       {3, 5});
 }
 
 Tensor indices(std::vector<std::int64_t> values) {
   const auto n = static_cast<std::int64_t>(values.size());
-  return Tensor::from(values, {n});
+  return placed::from(values, {n});
 }
 
 Case unary_case(const std::string& name, Unary f, Tensor x) {

@@ -531,13 +531,13 @@ TEST_F(Lm, SettingsThatDoNotFitTogether) {
   EXPECT_THAT(fault([](LmOptions& o) { o.bytes_per_token = 4; }),
               HasSubstr("bytes_per_token: has"));
   EXPECT_THAT(fault([](LmOptions& o) { o.token_format = TokenFormat::raw; }),
-              HasSubstr("token_format: has no effect on text"));
+              HasSubstr("token_format: has no effect unless tokens: FILES"));
   EXPECT_THAT(fault([](LmOptions& o) { o.pieces = SentencePieceKind::bpe; }), HasSubstr("pieces"));
   EXPECT_THAT(fault([](LmOptions& o) {
                 o.validation = "v.txt";
                 o.validation_fraction = 0.5;
               }),
-              HasSubstr("validation_fraction: has no effect beside a validation text"));
+              HasSubstr("validation_fraction: has no effect unless validation: ''"));
   const auto of_tokens = [&](auto&& change) {
     return fault([&](LmOptions& o) {
       o.text = "";
@@ -549,7 +549,7 @@ TEST_F(Lm, SettingsThatDoNotFitTogether) {
   EXPECT_EQ(of_tokens([](LmOptions&) {}), "no error");
   EXPECT_THAT(of_tokens([](LmOptions& o) { o.vocab = 0; }), HasSubstr("vocab: token files do not"));
   EXPECT_THAT(of_tokens([](LmOptions& o) { o.tokenizer = LmTokenizer::character; }),
-              HasSubstr("tokenizer: has no effect on files of tokens"));
+              HasSubstr("tokenizer: has no effect unless text: FILES"));
 }
 
 }  // namespace

@@ -420,12 +420,12 @@ TEST(MqarOptions, RefusesWhatDoesNotFit) {
               o.seq_len = 128;
               o.mixture = {{64, 8, 1}};
             }),
-            "mqar: seq_len: has no effect beside a mixture; omit it");
+            "mqar: seq_len: has no effect unless mixture: []");
   EXPECT_EQ(refusal([](MqarOptions& o) {
               o.n_pairs = 4;
               o.mixture = {{64, 8, 1}};
             }),
-            "mqar: n_pairs: has no effect beside a mixture; omit it");
+            "mqar: n_pairs: has no effect unless mixture: []");
 }
 
 TEST(MqarOptions, TakesTheTightestSizes) {

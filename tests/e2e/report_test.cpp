@@ -71,7 +71,7 @@ TEST_F(ReportTest, EveryFigureIsDrawnInABrowser) {
   const std::string page = shown(R"(
 base: tiny.yaml
 checkpoint: {metric: accuracy}
-eval: {every: 2, attention_maps: true, map_heads: [2]}
+eval: {every: 2, diagnostics: true, attention_maps: true, map_heads: [2]}
 variations:
   - name: softmax
   - name: conformal
@@ -86,7 +86,8 @@ grid:
       << console_;
   EXPECT_THAT(console_, Not(HasSubstr("CONSOLE")));
   for (const char* id : {"curves-accuracy", "curves-loss", "curves-train", "pairs", "width",
-                         "cost-time", "cost-parameters", "learning-rates", "maps-0", "maps-7"}) {
+                         "cost-time", "cost-parameters", "learning-rates", "attention-entropy",
+                         "attention-alpha", "maps-0", "maps-7"}) {
     EXPECT_THAT(page, HasSubstr(drawn(id)));
   }
   EXPECT_THAT(page, AllOf(HasSubstr("conformal-d_model=24-n_pairs=3"),

@@ -21,7 +21,7 @@ Inputs inputs_of(std::int64_t n_q, std::int64_t n_k, std::int64_t d, std::int64_
                  double q_std = 1, DType dtype = DType::f64) {
   return {normal({2, 2, n_q, d}, 1, q_std, dtype), normal({2, 2, n_k, d}, 2, 1, dtype),
           normal({2, 2, n_k, d_v}, 3, 1, dtype),
-          Tensor::from(std::vector<double>{0.7, 1.6}, {2, 1, 1}).to(dtype)};
+          placed::from(std::vector<double>{0.7, 1.6}, {2, 1, 1}).to(dtype)};
 }
 
 class AttentionVariant : public ::testing::TestWithParam<Variant> {
@@ -114,7 +114,7 @@ TEST_P(AttentionVariant, CausalOutputsDoNotSeeLaterKeys) {
 TEST_P(UnplacedVariant, ABooleanMaskEqualsLeavingTheKeysOut) {
   Inputs in = inputs_of(3, 5, 4, 3);
   const AttentionMask mask{.causal = false,
-                           .mask = Tensor::from(std::vector<std::uint8_t>{1, 0, 1, 1, 0}, {1, 5})};
+                           .mask = placed::from(std::vector<std::uint8_t>{1, 0, 1, 1, 0}, {1, 5})};
   const Tensor masked = run(in, mask);
   const auto keep = [](const Tensor& x) { return concat({x.slice(2, 0, 1), x.slice(2, 2, 4)}, 2); };
   in.k = keep(in.k);
@@ -126,7 +126,7 @@ TEST_P(UnplacedVariant, ABooleanMaskEqualsLeavingTheKeysOut) {
 TEST_P(MaskedVariant, PackedDocumentsAreSeparate) {
   const std::int64_t n = 7, first = 3;
   const Inputs in = inputs_of(n, n, 4, 3);
-  Tensor same_document = Tensor::zeros({n, n}, DType::u8);
+  Tensor same_document = placed::zeros({n, n}, DType::u8);
   same_document.slice(0, 0, first).slice(1, 0, first).fill(1);
   same_document.slice(0, first, n).slice(1, first, n).fill(1);
   const auto grads = [&](const std::vector<std::pair<std::int64_t, std::int64_t>>& documents,
@@ -148,7 +148,7 @@ TEST_P(CausalVariant, RefusesOtherMasks) {
   const Inputs in = inputs_of(3, 3, 4, 3);
   testing::expect_error<Error>(
       [&] {
-        run(in, {.mask = Tensor::ones({3, 3}, DType::u8)});
+        run(in, {.mask = placed::ones({3, 3}, DType::u8)});
       },
       "given mask");
   testing::expect_error<Error>([&] { run(in, {.causal = true, .window = 2}); }, "window");
@@ -157,7 +157,7 @@ TEST_P(CausalVariant, RefusesOtherMasks) {
 TEST_P(MaskedVariant, AQueryThatSeesNothingIsZeroWithZeroGradients) {
   const Inputs in = inputs_of(2, 3, 4, 3);
   const AttentionMask mask{
-      .causal = false, .mask = Tensor::from(std::vector<std::uint8_t>{1, 0, 1, 0, 0, 0}, {2, 3})};
+      .causal = false, .mask = placed::from(std::vector<std::uint8_t>{1, 0, 1, 0, 0, 0}, {2, 3})};
   const Variable q(in.q, true), k(in.k, true), v(in.v, true), alpha(in.alpha, true);
   const Variable out = GetParam().attend(q, k, v, alpha, mask);
   EXPECT_EQ(sum_of_squares(out.data().slice(2, 1, 2).contiguous()), 0);
@@ -170,7 +170,7 @@ TEST_P(MaskedVariant, AQueryThatSeesNothingIsZeroWithZeroGradients) {
 TEST_P(AttentionVariant, RefusesAMaskOfAnotherSize) {
   const Inputs in = inputs_of(2, 3, 4, 3);
   for (const Shape& shape : {Shape{2, 4}, Shape{3, 3}, Shape{2, 2}, Shape{3, 2, 2, 3}})
-    EXPECT_THROW(run(in, {.causal = false, .mask = Tensor::ones(shape, DType::u8)}), Error)
+    EXPECT_THROW(run(in, {.causal = false, .mask = placed::ones(shape, DType::u8)}), Error)
         << to_string(shape);
 }
 
@@ -207,7 +207,7 @@ TEST_P(SafeVariant, MemoryIsLinearInTheSequence) {
     return Variable(normal({1, 1, n, d}, stream, 1, DType::f32), true);
   };
   const Variable q = rows(1, 4), k = rows(2, 4), v = rows(3, 4);
-  const Variable alpha(Tensor::ones({1, 1, 1}), true);
+  const Variable alpha(placed::ones({1, 1, 1}), true);
   Allocator& allocator = allocator_for({});
   allocator.reset_peak();
   const std::size_t before = allocator.stats().current;
@@ -245,7 +245,7 @@ void expect_equal_forms(const Variant& variant, const Sizes& s, const AttentionM
       Variable(normal({s.batch, s.heads, s.n_q, s.d}, 1), true),
       Variable(normal({s.batch, s.groups, s.n_k, s.d}, 2), true),
       Variable(normal({s.batch, s.groups, s.n_k, s.d_v}, 3), true),
-      Variable(random_uniform({s.heads, 1, 1}, 0.5, 1.5, {20, 4}, DType::f64), true)};
+      Variable(placed::random_uniform({s.heads, 1, 1}, 0.5, 1.5, {20, 4}, DType::f64), true)};
   const Tensor cotangent = normal({s.batch, s.heads, s.n_q, s.d_v}, 5);
   const auto results = [&](const Variable& out) {
     backward(out, cotangent);
@@ -273,8 +273,9 @@ TEST_P(AttentionVariant, TheFusedFormEqualsTheExplicitOne) {
 
 TEST_P(MaskedVariant, TheFusedFormEqualsTheExplicitOneUnderAMask) {
   const Sizes s{.batch = 2, .heads = 4, .groups = 2, .n_q = 70, .n_k = 150, .d = 5, .d_v = 3};
-  Tensor given = compare(CompareOp::less, random_uniform({s.batch, 1, s.n_q, s.n_k}, 0, 1, {1, 1}),
-                         Tensor::full({}, 0.3));
+  Tensor given =
+      compare(CompareOp::less, placed::random_uniform({s.batch, 1, s.n_q, s.n_k}, 0, 1, {1, 1}),
+              placed::full({}, 0.3));
   given.slice(2, 7, 8).fill(0);  // a query that sees nothing
   for (const bool is_causal : {true, false})
     expect_equal_forms(GetParam(), s, {.causal = is_causal, .mask = given});

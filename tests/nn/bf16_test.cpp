@@ -16,7 +16,7 @@ constexpr std::int64_t kVocab = 11, kLength = 9;
 LanguageModel build(const ModelOptions& model, const std::string& attention,
                     ProductPrecision products) {
   return LanguageModel(model, *builtin_attentions().choose(attention), kVocab, kLength,
-                       /*init_seed=*/3, DType::f32, Device{}, products);
+                       /*init_seed=*/3, DType::f32, testing::device(), products);
 }
 
 ModelOptions some_model(bool is_llama) {
@@ -38,7 +38,7 @@ ModelOptions some_model(bool is_llama) {
 Tensor some_tokens(std::int64_t shift) {
   std::vector<std::int64_t> tokens;
   for (std::int64_t i = 0; i < 4 * kLength; ++i) tokens.push_back((i * i + shift) % kVocab);
-  return Tensor::from(tokens, {4, kLength});
+  return placed::from(tokens, {4, kLength});
 }
 
 const Tensor tokens = some_tokens(0), labels = some_tokens(1);
@@ -132,7 +132,7 @@ TEST(Bf16Model, ATiedHeadRoundsTheTableForItsProductsAlone) {
 
 TEST(Bf16Model, RefusesF64) {
   const LanguageModel model(some_model(false), SoftmaxOptions(), kVocab, kLength, 3, DType::f64,
-                            Device{}, ProductPrecision::bf16);
+                            testing::device(), ProductPrecision::bf16);
   testing::expect_error<Error>([&] { loss_of(model); },
                                "products in bf16: expected f32 operands, got f64");
 }

@@ -14,7 +14,7 @@ using testing::expect_error;
 using testing::parameter_of;
 
 Tensor ids(const std::vector<std::int64_t>& values, Shape shape) {
-  return Tensor::from(values, std::move(shape));
+  return placed::from(values, std::move(shape));
 }
 
 ModelOptions small_model() {
@@ -31,7 +31,7 @@ const Tensor labels = ids({-100, 2, -100, 6, 1, -100, 1, 4, -100, 3}, {2, 5});
 
 LanguageModel small_f64(const ModelOptions& model, const AttentionOptions& attention) {
   return LanguageModel(model, attention, /*vocab_size=*/7, /*max_seq_len=*/5, /*init_seed=*/3,
-                       DType::f64);
+                       DType::f64, testing::device());
 }
 
 TEST(LanguageModel, GradientsOfEveryParameterAgreeWithDifferences) {
@@ -128,7 +128,8 @@ TEST(LanguageModel, InitialValuesOfAPartDoNotDependOnTheOthers) {
 TEST(LanguageModel, AnOrthogonalModelHasOrthogonalMatrices) {
   ModelOptions model = small_model();
   model.init = InitKind::orthogonal;
-  const LanguageModel lm = LanguageModel(model, SoftmaxOptions(), 7, 5, 3, DType::f64);
+  const LanguageModel lm =
+      LanguageModel(model, SoftmaxOptions(), 7, 5, 3, DType::f64, testing::device());
   for (const std::string name : {"embedding.weight", "blocks.1.mlp.w_down.weight"}) {
     const Tensor weight = parameter_of(lm, name).data();  // [7, 12], [12, 48]
     const Tensor gram = matmul(weight, weight.transpose(0, 1));
@@ -169,7 +170,7 @@ TEST(LanguageModel, ATokenChangesNothingBeforeIt) {
 
 TEST(LanguageModel, WithoutLabelsTheLossAndItsGradientsAreZero) {
   const LanguageModel lm(small_model(), SoftmaxOptions(), 7, 5, 3);
-  const LossResult result = lm.loss(tokens, Tensor::full({2, 5}, -100, DType::i64), {});
+  const LossResult result = lm.loss(tokens, placed::full({2, 5}, -100, DType::i64), {});
   EXPECT_EQ(result.loss.item(), 0);
   EXPECT_EQ(result.n_labels(), 0);
   backward(result.loss);
@@ -261,7 +262,7 @@ TEST(LanguageModel, DropoutRepeatsInAStepAndIsOffInEvaluation) {
 }
 
 TEST(LanguageModel, PositionsTellEqualTokensApart) {
-  const Tensor same = Tensor::full({1, 5}, 2, DType::i64);
+  const Tensor same = placed::full({1, 5}, 2, DType::i64);
   ModelOptions model = small_model();
   const auto spread = [&](Positions positions) {
     model.positions = positions;
@@ -275,7 +276,7 @@ TEST(LanguageModel, PositionsTellEqualTokensApart) {
   const LanguageModel learned = small_f64(small_model(), SoftmaxOptions());
   expect_error<ShapeError>(
       [&] {
-        learned.logits(Tensor::zeros({1, 6}, DType::i64), {});
+        learned.logits(placed::zeros({1, 6}, DType::i64), {});
       },
       "learned up to 5");
 }

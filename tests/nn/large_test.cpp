@@ -22,11 +22,12 @@ TEST(LargeBatch, HasTheLossAndTheGradientsOfOneOfItsEqualSequences) {
   options.n_layers = 1;
   options.n_heads = 1;
   options.init_std = 0.5;
-  LanguageModel model(options, SoftmaxOptions(), vocab, seq_len, /*init_seed=*/1);
+  LanguageModel model(options, SoftmaxOptions(), vocab, seq_len, /*init_seed=*/1, DType::f32,
+                      testing::device());
 
   std::vector<std::int64_t> tokens;
   for (std::int64_t i = 0; i < batch * seq_len; ++i) tokens.push_back(i % seq_len * 4369 + 1);
-  const Tensor inputs = Tensor::from(tokens, {batch, seq_len});
+  const Tensor inputs = placed::from(tokens, {batch, seq_len});
   const auto first = [](const Tensor& whole) { return whole.slice(0, 0, 1).contiguous(); };
 
   const auto run = [&model](const Tensor& sequences) {

@@ -10,7 +10,9 @@ namespace {
 using testing::expect_parameter_gradients;
 using testing::normal;
 
-Initializer init_f64() { return Initializer(5, 0.5, /*orthogonal=*/false, DType::f64, {}); }
+Initializer init_f64() {
+  return Initializer(5, 0.5, /*orthogonal=*/false, DType::f64, testing::device());
+}
 
 // sum f(x) * c for a fixed random c: a scalar that depends on all of f(x).
 Variable probe(const Variable& y) { return sum(y * Variable(normal(y.shape(), 77))); }
@@ -28,7 +30,7 @@ TEST(Layers, GradientsOfEveryLayerAgreeWithDifferences) {
     expect_parameter_gradients(*mlp, [&] { return probe(mlp->forward(x)); });
   }
   Embedding embedding(init_f64(), 5, 6);
-  const Tensor index = Tensor::from(std::vector<std::int64_t>{4, 0, 4, 2}, {2, 2});
+  const Tensor index = placed::from(std::vector<std::int64_t>{4, 0, 4, 2}, {2, 2});
   expect_parameter_gradients(embedding, [&] { return probe(embedding.forward(index)); });
 }
 
@@ -37,14 +39,14 @@ TEST(Layers, GeluMlpIsTheExactGelu) {
   const double up = testing::parameter_of(mlp, "w_up.weight").item();
   const double down = testing::parameter_of(mlp, "w_down.weight").item();
   const double x = 1.3, h = up * x;
-  EXPECT_NEAR(mlp.forward(Variable(Tensor::full({1, 1}, x, DType::f64))).item(),
+  EXPECT_NEAR(mlp.forward(Variable(placed::full({1, 1}, x, DType::f64))).item(),
               down * h * 0.5 * (1 + std::erf(h / std::sqrt(2.0))), 1e-14);
 }
 
 TEST(Layers, EmbeddingRefusesAnIndexOutside) {
   const Embedding embedding(init_f64(), 5, 6);
-  EXPECT_THROW(embedding.forward(Tensor::from(std::vector<std::int64_t>{5}, {1})), Error);
-  EXPECT_THROW(embedding.forward(Tensor::from(std::vector<std::int64_t>{-1}, {1})), Error);
+  EXPECT_THROW(embedding.forward(placed::from(std::vector<std::int64_t>{5}, {1})), Error);
+  EXPECT_THROW(embedding.forward(placed::from(std::vector<std::int64_t>{-1}, {1})), Error);
 }
 
 TEST(Dropout, IsTheIdentityOutsideTraining) {
@@ -54,7 +56,7 @@ TEST(Dropout, IsTheIdentityOutsideTraining) {
 }
 
 TEST(Dropout, RepeatsUnderOneContextAndDiffersBetweenSitesAndSteps) {
-  const Variable x(Tensor::ones({256}, DType::f64));
+  const Variable x(placed::ones({256}, DType::f64));
   const auto dropped = [&x](const std::string& site, RngKey rng) {
     return Dropout(0.5, site).forward(x, {.training = true, .rng = rng}).data().to_vector<double>();
   };
@@ -67,7 +69,7 @@ TEST(Dropout, RepeatsUnderOneContextAndDiffersBetweenSitesAndSteps) {
 
 TEST(Dropout, KeepsTheMean) {
   const std::int64_t n = 100000;
-  const Variable x(Tensor::ones({n}, DType::f64));
+  const Variable x(placed::ones({n}, DType::f64));
   const Variable y = Dropout(0.2, "a").forward(x, {.training = true, .rng = {3, 4}});
   EXPECT_NEAR(sum(y).item() / static_cast<double>(n), 1, 6 * std::sqrt(0.25 / 100000));
   for (const double value : y.data().to_vector<double>())

@@ -13,11 +13,12 @@
 #include "core/ops.h"
 #include "nn/model_options.h"
 #include "nn/module.h"
+#include "tests/device.h"
 
 namespace mobius::testing {
 
 inline Tensor normal(Shape shape, std::uint64_t stream, double std = 1, DType dtype = DType::f64) {
-  return random_normal(std::move(shape), 0, std, {.seed = 20, .stream = stream}, dtype);
+  return placed::random_normal(std::move(shape), 0, std, {.seed = 20, .stream = stream}, dtype);
 }
 
 inline std::vector<std::string> parameter_names(const Module& module) {

@@ -24,7 +24,7 @@ void expect_positive(const Tensor& features) {
 }
 
 TEST(EluFeatures, ArePositiveWhereOneMinusOneWouldBeZero) {
-  const Tensor x = Tensor::from(std::vector<float>{-80, -20, -17, -1, 0, 2}, {6});
+  const Tensor x = placed::from(std::vector<float>{-80, -20, -17, -1, 0, 2}, {6});
   expect_positive(elu_plus_one(Variable(x)).data());
   const Variable y(x.to(DType::f64), true);
   const Variable phi = elu_plus_one(y);
@@ -56,7 +56,7 @@ TEST(FeatureMaps, StayInTheRangeOfFloat32) {
     for (const std::int64_t n : {1, 65, 16384}) {
       if (d == 64 && n == 16384) continue;  // for time
       const auto sweep = [&](std::uint64_t stream) {
-        return random_uniform({1, 1, n, d}, -20, 20, {5, stream}, DType::f64);
+        return placed::random_uniform({1, 1, n, d}, -20, 20, {5, stream}, DType::f64);
       };
       const Tensor q = sweep(1), k = sweep(2), v = normal({1, 1, n, 4}, 3);
       const Tensor omega = omega_of(64, d);
@@ -67,14 +67,17 @@ TEST(FeatureMaps, StayInTheRangeOfFloat32) {
       expect_positive(performer_key_features(k32, omega32, 1e-6).data());
 
       const auto linear_pass = [&](DType dtype) {
-        return pass([](const auto& a, const auto& b,
-                       const auto& c) { return elu_linear_attention(a, b, c, {.causal = true}); },
-                    q, k, v, dtype);
+        return pass(
+            [](const auto& a, const auto& b, const auto& c) {
+              return attention(linear_call({.q = a, .k = b, .v = c, .mask = {.causal = true}}));
+            },
+            q, k, v, dtype);
       };
       const auto performer_pass = [&](DType dtype) {
         return pass(
             [&](const auto& a, const auto& b, const auto& c) {
-              return performer_attention(a, b, c, omega.to(dtype), {.causal = true});
+              return attention(performer_call({.q = a, .k = b, .v = c, .mask = {.causal = true}},
+                                              omega.to(dtype)));
             },
             q, k, v, dtype);
       };
@@ -100,7 +103,7 @@ TEST(Performer, NoKeyLeavesTheRangeOfFloat32) {
     const Tensor features = performer_key_features(k, omega, 1e-6).data();
     expect_positive(features);
     EXPECT_LT(max(features.reshape({features.numel()}), 0).item(), std::exp(60.0));
-    const Variable out = performer_attention(q, k, v, omega, {});
+    const Variable out = attention(performer_call({.q = q, .k = k, .v = v}, omega));
     backward(sum(square(out)));
     for (const Tensor& tensor : {out.data(), q.grad(), k.grad(), v.grad()})
       EXPECT_TRUE(std::isfinite(sum_of_squares(tensor))) << d;
@@ -131,13 +134,13 @@ TEST(Performer, ComesCloserToSoftmaxWithMoreFeatures) {
   const std::int64_t d = 8;
   const Variable q(normal({1, 2, 40, d}, 1, 0.6)), k(normal({1, 2, 40, d}, 2, 0.6)),
       v(normal({1, 2, 40, 4}, 3));
-  const Tensor expected = softmax_attention(q, k, v, testing::causal()).data();
+  const HeadInputs in{.q = q, .k = k, .v = v, .mask = testing::causal()};
+  const Tensor expected = attention(softmax_call(in)).data();
   double before = INFINITY;
   for (const std::int64_t m : {16, 256, 4096}) {
     double error = 0;
     for (std::uint64_t seed = 0; seed < 8; ++seed) {
-      const Tensor out =
-          performer_attention(q, k, v, omega_of(m, d, seed), testing::causal()).data();
+      const Tensor out = attention(performer_call(in, omega_of(m, d, seed))).data();
       error += distance(out, expected) / 8;
     }
     EXPECT_LT(error, before / 2.5) << m;  // the square root of 16, where there are many

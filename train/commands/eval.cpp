@@ -46,10 +46,8 @@ void print_scores(std::int64_t step, const Evaluation& evaluation, const NamedSc
                  printable(score.loss()), 100 * score.accuracy());
     }
   }
-  if (evaluation.share_beyond_resolution) {
-    fmt::print("queries beyond the resolution limit: {:.2f}%\n",
-               100 * *evaluation.share_beyond_resolution);
-  }
+  for (const auto& [name, value] : evaluation.summaries)
+    fmt::print("{}: {:.4f}\n", printable_line(name), printable(value));
 }
 
 void warn_of_data(const Task& task) {
@@ -111,8 +109,8 @@ ExitCode eval(const EvalArguments& arguments, const Registries& known, Communica
     groups.emplace_back(experiment.task->groups()[i], evaluation.groups[i]);
   }
   if (arguments.as_json) {
-    fmt::print("{}\n", evaluation_json(header.step, evaluation.total, groups,
-                                       evaluation.share_beyond_resolution, language));
+    fmt::print("{}\n", evaluation_json(header.step, evaluation.total, groups, evaluation.summaries,
+                                       language));
   } else {
     print_scores(header.step, evaluation, groups, language);
   }

@@ -34,10 +34,10 @@ Json thinned(const std::vector<Json>& points) {
 Json curves_of(const ComparedRun& run) {
   std::vector<Json> train, test;
   for (const MetricsPoint& point : read_metrics(run.folder / "metrics.jsonl")) {
-    (point.split == "test" ? test : train)
-        .push_back({{"step", point.step},
-                    {"loss", number(point.loss)},
-                    {"accuracy", number(point.accuracy)}});
+    Json object = {
+        {"step", point.step}, {"loss", number(point.loss)}, {"accuracy", number(point.accuracy)}};
+    for (const auto& [name, value] : point.attention) object["attention"][name] = value;
+    (point.split == "test" ? test : train).push_back(std::move(object));
   }
   return {{"train", thinned(train)}, {"test", thinned(test)}};
 }

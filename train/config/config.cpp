@@ -20,9 +20,9 @@ namespace mobius {
 
 namespace {
 
-void describe_metric(Schema& schema, Metric& metric, std::string help) {
-  schema.choice("metric", metric, {{"loss", Metric::loss}, {"accuracy", Metric::accuracy}},
-                std::move(help));
+OptionField& describe_metric(Schema& schema, Metric& metric, std::string help) {
+  return schema.choice("metric", metric, {{"loss", Metric::loss}, {"accuracy", Metric::accuracy}},
+                       std::move(help));
 }
 
 // Every value below a schema, by dotted path, as it stands in YAML.
@@ -90,14 +90,10 @@ ConfigNode output_dir(const std::filesystem::path& folder) {
 }  // namespace
 
 void EarlyStopOptions::describe(Schema& schema) {
-  describe_metric(schema, metric, "test metric that decides");
+  describe_metric(schema, metric, "test metric that decides")
+      .only_if([this] { return threshold.has_value(); }, "threshold: NUMBER");
   schema.field("threshold", threshold,
                "stop once the metric is this good: accuracy at least, loss at most; null: never");
-  schema.check("metric", [this] {
-    if (!threshold && metric != EarlyStopOptions().metric) {
-      throw ConfigError("has no effect: threshold is null");
-    }
-  });
   schema.check("threshold", [this] {
     if (!threshold) return;
     if (metric == Metric::accuracy && !(*threshold >= 0 && *threshold <= 1))
@@ -161,17 +157,13 @@ void EvalOptions::describe(Schema& schema) {
   schema.field("attention_maps", attention_maps,
                "when the run ends, write the weights of heads on the first test sequence, for "
                "reports");
+  const auto writes_maps = [this] { return attention_maps; };
   schema.field("map_layers", map_layers, "layers whose weights are written, from 1; empty: all")
-      .positive();
-  schema.field("map_heads", map_heads, "heads of these layers, from 1; empty: all").positive();
-  for (const auto& [key, chosen] :
-       {std::pair("map_layers", &map_layers), std::pair("map_heads", &map_heads)}) {
-    schema.check(key, [this, chosen = chosen] {
-      if (!attention_maps && !chosen->empty()) {
-        throw ConfigError("has no effect: attention_maps is false");
-      }
-    });
-  }
+      .positive()
+      .only_if(writes_maps, "attention_maps: true");
+  schema.field("map_heads", map_heads, "heads of these layers, from 1; empty: all")
+      .positive()
+      .only_if(writes_maps, "attention_maps: true");
 }
 
 void CheckpointOptions::describe(Schema& schema) {

@@ -125,14 +125,11 @@ class Reader {
     const std::size_t errors_before = errors_.size();
     for (const OptionEntry& option : schema.described()) check_below(place, option);
     if (errors_.size() > errors_before) return;
-    for (const Schema::Check& check : schema.checks()) {
-      try {
-        check.run();
-      } catch (const Error& error) {
-        const Place blamed = walk(place, check.key);
-        report(blamed.where, blamed.path, "{}", error.what());
-      }
+    for (const OptionEntry& option : schema.described()) {
+      const auto* field = std::get_if<OptionField>(&option);
+      if (field != nullptr) run_check(place, {field->key(), [&] { field->require_effect(); }});
     }
+    for (const Schema::Check& check : schema.checks()) run_check(place, check);
   }
 
   bool has_errors() const { return !errors_.empty(); }
@@ -152,6 +149,15 @@ class Reader {
     const std::string problem = fmt::format(format, std::forward<Parts>(parts)...);
     errors_.push_back(printable(path.empty() ? fmt::format("{}: {}", where, problem)
                                              : fmt::format("{}: {}: {}", where, path, problem)));
+  }
+
+  void run_check(const Place& place, const Schema::Check& check) {
+    try {
+      check.run();
+    } catch (const Error& error) {
+      const Place blamed = walk(place, check.key);
+      report(blamed.where, blamed.path, "{}", error.what());
+    }
   }
 
   // Chooses the kinds that the section names, first, for the other keys depend on them. False where

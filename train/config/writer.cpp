@@ -179,9 +179,11 @@ class Tables {
   }
 
   static void add_row(std::vector<Row>& rows, const std::string& path, const OptionField& field) {
+    const std::string only =
+        field.when().empty() ? "" : fmt::format("; only with {}", field.when());
     rows.push_back({path, field.type_name(),
                     field.is_required() ? "required" : to_yaml(field.initial()), field.range(),
-                    field.help()});
+                    field.help() + only});
   }
 
   static void add_row(std::vector<Row>&, const std::string&, const OptionSection&) {}

@@ -6,99 +6,70 @@
 
 namespace mobius {
 
-namespace {
-
-struct Bucket {
-  std::vector<Variable> parameters;
-  std::int64_t numel = 0;
-  std::size_t n_ready = 0;
-  Tensor values;  // of all its gradients, one after another; while they travel
-  std::unique_ptr<Pending> pending;
-};
-
-bool has_room(const Bucket& bucket, const Variable& parameter, std::int64_t bucket_bytes) {
-  const Variable& first = bucket.parameters.front();
-  const auto bytes =
-      (bucket.numel + parameter.numel()) * static_cast<std::int64_t>(size_of(parameter.dtype()));
-  return parameter.dtype() == first.dtype() && parameter.device() == first.device() &&
-         bytes <= bucket_bytes;
-}
-
-std::vector<Bucket> divide(const std::vector<TrainedParameter>& parameters,
-                           std::int64_t bucket_bytes) {
-  std::vector<Bucket> buckets;
-  for (auto entry = parameters.rbegin(); entry != parameters.rend(); ++entry) {
-    if (buckets.empty() || !has_room(buckets.back(), entry->value, bucket_bytes)) {
-      buckets.emplace_back();
-    }
-    buckets.back().parameters.push_back(entry->value);
-    buckets.back().numel += entry->value.numel();
-  }
-  return buckets;
-}
-
-// Calls fn(parameter, its part of the bucket's values).
-template <typename Fn>
-void for_each_part(Bucket& bucket, Fn&& fn) {
-  std::int64_t begin = 0;
-  for (Variable& parameter : bucket.parameters) {
-    const std::int64_t end = begin + parameter.numel();
-    fn(parameter, bucket.values.slice(0, begin, end));
-    begin = end;
-  }
-}
-
-void pack(Bucket& bucket) {
-  const Variable& first = bucket.parameters.front();
-  bucket.values = Tensor::empty({bucket.numel}, first.dtype(), first.device());
-  for_each_part(bucket, [](const Variable& parameter, Tensor part) {
-    if (parameter.grad().defined()) {
-      part.copy_from(parameter.grad().reshape({-1}));
-    } else {
-      part.fill(0);
-    }
-  });
-}
-
-// The gradients become views of the values: nothing is copied back.
-void unpack(Bucket& bucket) {
-  for_each_part(bucket, [](Variable& parameter, const Tensor& part) {
-    if (parameter.grad().defined()) parameter.mutable_grad() = part.reshape(parameter.shape());
-  });
-  bucket.values = Tensor();
-}
-
-}  // namespace
-
 struct GradientSum::Buckets {
   Communicator& communicator;
-  std::vector<Bucket> all;
-  std::size_t n_sent = 0;  // always the first ones
+  const ParameterArena& arena;
+  SumScope scope;
+  Tensor gradients = arena.zeros();
+  std::vector<std::size_t> n_ready = std::vector<std::size_t>(arena.buckets().size());
+  std::vector<std::unique_ptr<Pending>> sent{};  // always the first buckets
   bool is_started = false;
 
-  void send_next() {
-    Bucket& bucket = all[n_sent++];
-    pack(bucket);
-    bucket.pending = communicator.start_sum(bucket.values);
+  // The gradients become views of the buffer at once: what they were is free for others.
+  void pack(std::size_t bucket) {
+    for (const std::size_t i : arena.buckets()[bucket].parameters) {
+      Tensor view = arena.parameter(gradients, i);
+      Variable parameter = arena.parameters()[i].value;
+      if (parameter.grad().defined()) {
+        view.copy_from(parameter.grad());
+        parameter.mutable_grad() = std::move(view);
+      } else {
+        view.fill(0);
+      }
+    }
   }
 
-  void note_ready(Bucket& bucket) {
+  void send_next() {
+    const std::size_t next = sent.size();
+    pack(next);
+    const Tensor values = arena.bucket(gradients, next);
+    sent.push_back(scope == SumScope::whole ? communicator.start_sum(values)
+                                            : communicator.start_reduce_scatter(values));
+  }
+
+  bool is_ready(std::size_t bucket) const {
+    return n_ready[bucket] == arena.buckets()[bucket].parameters.size();
+  }
+
+  void note_ready(std::size_t bucket) {
     if (!is_started) return;
-    ++bucket.n_ready;
-    for (std::size_t i = 0; i < n_sent; ++i) all[i].pending->advance();
-    while (n_sent < all.size() && all[n_sent].n_ready == all[n_sent].parameters.size()) send_next();
+    ++n_ready[bucket];
+    for (const auto& pending : sent) pending->advance();
+    while (sent.size() < n_ready.size() && is_ready(sent.size())) send_next();
+  }
+
+  void finish() {
+    while (sent.size() < n_ready.size()) send_next();
+    for (const auto& pending : sent) pending->wait();
+    sent.clear();
+    n_ready.assign(n_ready.size(), 0);
+    is_started = false;
   }
 };
 
-GradientSum::GradientSum(Communicator& communicator,
-                         const std::vector<TrainedParameter>& parameters, std::int64_t bucket_bytes)
+GradientSum::GradientSum(Communicator& communicator, const ParameterArena& arena, SumScope scope)
     : communicator_(communicator) {
   if (communicator.size() == 1) return;
-  buckets_ = std::make_shared<Buckets>(Buckets{communicator, divide(parameters, bucket_bytes)});
-  for (std::size_t i = 0; i < buckets_->all.size(); ++i) {
-    for (Variable& parameter : buckets_->all[i].parameters) {
-      parameter.add_grad_hook([i, weak = std::weak_ptr(buckets_)](Variable&) {
-        if (const auto buckets = weak.lock()) buckets->note_ready(buckets->all[i]);
+  if (arena.ranks() != communicator.size()) {
+    throw Error("gradients: {} ranks, but the parameters are divided among {}",
+                communicator.size(), arena.ranks());
+  }
+  buckets_ = std::make_shared<Buckets>(Buckets{communicator, arena, scope});
+  for (std::size_t bucket = 0; bucket < arena.buckets().size(); ++bucket) {
+    for (const std::size_t i : arena.buckets()[bucket].parameters) {
+      Variable parameter = arena.parameters()[i].value;
+      parameter.add_grad_hook([bucket, weak = std::weak_ptr(buckets_)](Variable&) {
+        if (const auto buckets = weak.lock()) buckets->note_ready(bucket);
       });
     }
   }
@@ -111,15 +82,7 @@ void GradientSum::start() {
 }
 
 void GradientSum::finish() {
-  if (!buckets_) return;
-  while (buckets_->n_sent < buckets_->all.size()) buckets_->send_next();
-  for (Bucket& bucket : buckets_->all) {
-    std::exchange(bucket.pending, nullptr)->wait();
-    bucket.n_ready = 0;
-    unpack(bucket);
-  }
-  buckets_->n_sent = 0;
-  buckets_->is_started = false;
+  if (buckets_) buckets_->finish();
 }
 
 }  // namespace mobius

@@ -1,9 +1,9 @@
 #include "train/optim/optimizer.h"
 
-#include <cmath>
+#include <iterator>
 #include <utility>
 
-#include "core/ops.h"
+#include "core/ops/reduce.h"
 #include "core/options/schema.h"
 #include "core/options/validate.h"
 
@@ -13,58 +13,35 @@ namespace {
 
 class AdamW final : public Optimizer {
  public:
-  AdamW(std::vector<TrainedParameter> parameters, Shard shard, const AdamWOptions& options)
-      : Optimizer(std::move(parameters), shard),
-        options_(options),
-        first_(zeros_like_parameters()),
-        second_(zeros_like_parameters()) {}
-
-  std::vector<NamedTensor> state() const override {
-    std::vector<NamedTensor> state = named("m", first_);
-    for (NamedTensor& tensor : named("v", second_)) state.push_back(std::move(tensor));
-    return state;
-  }
+  AdamW(ParameterArena arena, Shard shard, const AdamWOptions& options)
+      : Optimizer(std::move(arena), shard, {"m", "v"}),
+        settings_{.beta1 = options.betas[0],
+                  .beta2 = options.betas[1],
+                  .eps = options.eps,
+                  .weight_decay = options.weight_decay} {}
 
  private:
-  void update(std::size_t index, const Tensor& value, const Tensor& gradient, double learning_rate,
-              std::int64_t step) override {
-    const AdamWStep settings{
-        .lr = learning_rate,
-        .beta1 = options_.betas[0],
-        .beta2 = options_.betas[1],
-        .eps = options_.eps,
-        .weight_decay = parameters()[index].decayed ? options_.weight_decay : 0,
-        .step = step};
-    adamw(settings, gradient, value, first_[index], second_[index]);
+  void update(std::span<const ParameterUpdate> updates, const Tensor& scalars) override {
+    adamw(settings_, updates, scalars);
   }
 
-  AdamWOptions options_;
-  std::vector<Tensor> first_;
-  std::vector<Tensor> second_;
+  AdamWSettings settings_;
 };
 
 class Sgd final : public Optimizer {
  public:
-  Sgd(std::vector<TrainedParameter> parameters, Shard shard, const SgdOptions& options)
-      : Optimizer(std::move(parameters), shard),
-        options_(options),
-        momentum_(zeros_like_parameters()) {}
-
-  std::vector<NamedTensor> state() const override { return named("momentum", momentum_); }
+  Sgd(ParameterArena arena, Shard shard, const SgdOptions& options)
+      : Optimizer(std::move(arena), shard, {"momentum"}),
+        settings_{.momentum = options.momentum,
+                  .weight_decay = options.weight_decay,
+                  .nesterov = options.nesterov} {}
 
  private:
-  void update(std::size_t index, const Tensor& value, const Tensor& gradient, double learning_rate,
-              std::int64_t step) override {
-    const SgdStep settings{.lr = learning_rate,
-                           .momentum = options_.momentum,
-                           .weight_decay = parameters()[index].decayed ? options_.weight_decay : 0,
-                           .nesterov = options_.nesterov,
-                           .step = step};
-    sgd(settings, gradient, value, momentum_[index]);
+  void update(std::span<const ParameterUpdate> updates, const Tensor& scalars) override {
+    sgd(settings_, updates, scalars);
   }
 
-  SgdOptions options_;
-  std::vector<Tensor> momentum_;
+  SgdSettings settings_;
 };
 
 void describe_common(Schema& schema, OptimizerOptions& options) {
@@ -77,66 +54,89 @@ void describe_common(Schema& schema, OptimizerOptions& options) {
 
 }  // namespace
 
-std::vector<TrainedParameter> trained_parameters(const Module& model) {
-  std::vector<TrainedParameter> trained;
-  for (const Module::NamedParameter& parameter : model.parameters()) {
-    trained.push_back({parameter.name, parameter.value, parameter.value.ndim() >= 2});
-  }
-  return trained;
-}
-
-double gradient_norm(const std::vector<TrainedParameter>& parameters) {
-  double total = 0;
-  for (const TrainedParameter& parameter : parameters) {
-    const Tensor& gradient = parameter.value.grad();
-    if (gradient.defined()) total += sum_of_squares(gradient);
-  }
-  return std::sqrt(total);
-}
-
-void clip_gradients(const std::vector<TrainedParameter>& parameters, double norm, double max_norm) {
-  if (norm <= max_norm) return;
-  for (TrainedParameter parameter : parameters) {
-    Tensor& gradient = parameter.value.mutable_grad();
-    if (gradient.defined()) gradient.scale_(max_norm / norm);
+Optimizer::Optimizer(ParameterArena arena, Shard shard, const std::vector<std::string>& moments)
+    : arena_(std::move(arena)), shard_(shard), updates_(parameters().size()) {
+  const Device device = arena_.values().device();
+  scalars_ = Tensor::zeros({UpdateScalar::count}, DType::f64, device);
+  squares_ = Tensor::zeros({std::ssize(parameters())}, DType::f64, device);
+  for (const std::string& name : moments) moments_.push_back({name, arena_.zeros(shard_)});
+  for (std::size_t i = 0; i < updates_.size(); ++i) {
+    const TrainedParameter& parameter = parameters()[i];
+    updates_[i].value = arena_.piece_of(parameter.value.data(), i, shard_);
+    updates_[i].decays = parameter.decayed;
+    for (const NamedTensor& moment : moments_) {
+      updates_[i].moments.push_back(arena_.piece_in(moment.value, i, shard_));
+    }
   }
 }
-
-Optimizer::Optimizer(std::vector<TrainedParameter> parameters, Shard shard)
-    : parameters_(std::move(parameters)), shard_(shard) {}
 
 void Optimizer::step(double learning_rate) {
+  begin_step(learning_rate);
+  set(UpdateScalar::factor, 1);
+  update_all();
+}
+
+void Optimizer::clipped_step(double learning_rate, double max_norm, Communicator& ranks) {
+  begin_step(learning_rate);
+  measure_gradients(max_norm, ranks);
+  update_all();
+}
+
+void Optimizer::set(UpdateScalar::Index scalar, double value) {
+  scalars_.slice(0, scalar, scalar + 1).fill(value);
+}
+
+void Optimizer::begin_step(double learning_rate) {
   ++steps_taken_;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    Variable& value = parameters_[i].value;
-    if (!value.grad().defined()) continue;
-    update(i, shard_of(value.data()), shard_of(value.grad().contiguous()), learning_rate,
-           steps_taken_);
-    value.mutable_data().bump_version();
-  }
+  set(UpdateScalar::learning_rate, learning_rate);
+  set(UpdateScalar::step, static_cast<double>(steps_taken_));
 }
 
-Tensor Optimizer::shard_of(const Tensor& dense) const {
-  if (shard_.is_whole()) return dense;
-  const Share share = share_of(dense.numel(), shard_.index, shard_.count);
-  return dense.reshape({-1}).slice(0, share.begin, share.end);
+void Optimizer::measure_gradients(double max_norm, Communicator& ranks) {
+  std::vector<Tensor> gradients;
+  gradients.reserve(parameters().size());
+  for (std::size_t i = 0; i < parameters().size(); ++i) {
+    const Tensor& gradient = parameters()[i].value.grad();
+    gradients.push_back(
+        gradient.defined() ? arena_.piece_of(gradient.contiguous(), i, {ranks.rank(), ranks.size()})
+                           : Tensor());
+  }
+  sum_of_squares(gradients, squares_);
+  ranks.start_sum(squares_)->wait();
+  clip_gradients(squares_, max_norm, scalars_);
 }
 
-std::vector<Tensor> Optimizer::zeros_like_parameters() const {
-  std::vector<Tensor> tensors;
-  for (const TrainedParameter& parameter : parameters_) {
-    tensors.push_back(shard_of(parameter.value.data()).zeros_like());
+void Optimizer::update_all() {
+  for (std::size_t i = 0; i < updates_.size(); ++i) {
+    const Tensor& gradient = parameters()[i].value.grad();
+    if (gradient.defined())
+      updates_[i].gradient = arena_.piece_of(gradient.contiguous(), i, shard_);
   }
-  return tensors;
+  update(updates_, scalars_);
+  for (ParameterUpdate& update : updates_) update.gradient = Tensor();
 }
 
-std::vector<NamedTensor> Optimizer::named(const std::string& moment,
-                                          const std::vector<Tensor>& tensors) const {
-  std::vector<NamedTensor> result;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    result.push_back({moment + "/" + parameters_[i].name, tensors[i]});
+GradientNorm Optimizer::gradient_norm() const {
+  const std::vector<double> scalars = scalars_.to_vector<double>();
+  GradientNorm norm{.value = scalars[UpdateScalar::norm]};
+  const auto failed_step = static_cast<std::int64_t>(scalars[UpdateScalar::failed_step]);
+  if (failed_step == 0) return norm;
+  norm.is_finite = false;
+  norm.n_skipped = steps_taken_ - failed_step + 1;
+  const double parameter = scalars[UpdateScalar::failed_gradient];
+  if (parameter >= 0) norm.parameter = static_cast<std::size_t>(parameter);
+  return norm;
+}
+
+std::vector<NamedTensor> Optimizer::by_parameter(const std::vector<NamedTensor>& moments,
+                                                 const Shard& shard) const {
+  std::vector<NamedTensor> state;
+  for (const auto& [name, buffer] : moments) {
+    for (std::size_t i = 0; i < parameters().size(); ++i) {
+      state.push_back({name + "/" + parameters()[i].name, arena_.piece_in(buffer, i, shard)});
+    }
   }
-  return result;
+  return state;
 }
 
 void AdamWOptions::describe(Schema& schema) {
@@ -148,25 +148,21 @@ void AdamWOptions::describe(Schema& schema) {
   });
 }
 
-std::unique_ptr<Optimizer> AdamWOptions::build(std::vector<TrainedParameter> parameters,
-                                               Shard shard) const {
-  validate_option_values(*this, "adamw");
-  return std::make_unique<AdamW>(std::move(parameters), shard, *this);
+std::unique_ptr<Optimizer> AdamWOptions::build(ParameterArena arena, Shard shard) const {
+  validate_options(*this, "adamw");
+  return std::make_unique<AdamW>(std::move(arena), shard, *this);
 }
 
 void SgdOptions::describe(Schema& schema) {
   describe_common(schema, *this);
   schema.field("momentum", momentum, "0 for plain gradient descent").at_least(0).below(1);
-  schema.field("nesterov", nesterov, "Nesterov's momentum");
-  schema.check("nesterov", [this] {
-    if (nesterov && momentum == 0) throw ConfigError("needs a momentum above 0");
-  });
+  schema.field("nesterov", nesterov, "Nesterov's momentum")
+      .only_if([this] { return momentum > 0; }, "momentum: > 0");
 }
 
-std::unique_ptr<Optimizer> SgdOptions::build(std::vector<TrainedParameter> parameters,
-                                             Shard shard) const {
-  validate_option_values(*this, "sgd");
-  return std::make_unique<Sgd>(std::move(parameters), shard, *this);
+std::unique_ptr<Optimizer> SgdOptions::build(ParameterArena arena, Shard shard) const {
+  validate_options(*this, "sgd");
+  return std::make_unique<Sgd>(std::move(arena), shard, *this);
 }
 
 Registry<OptimizerOptions> builtin_optimizers() {

@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "core/comm/share.h"
+#include "core/comm/communicator.h"
+#include "core/ops/optimizer.h"
 #include "core/options/registry.h"
-#include "nn/module.h"
+#include "train/optim/arena.h"
 
 namespace mobius {
 
@@ -20,34 +23,21 @@ struct NamedTensor {
   Tensor value;
 };
 
-/// A parameter as an optimiser sees it.
-struct TrainedParameter {
-  std::string name;
-  Variable value;
-  bool decayed;
+/// What became of the gradients of the last clipped step.
+struct GradientNorm {
+  double value = 0;
+  bool is_finite = true;
+  /// The last steps, which changed nothing: the first whose norm was not finite, and those since.
+  std::int64_t n_skipped = 0;
+  /// The first parameter whose gradient was not finite; none where all were, but not their norm.
+  std::optional<std::size_t> parameter{};
 };
 
-/// All parameters of a model. Weight decay acts on those with two dimensions or more: not on
-/// norms, biases, or the raw scales of attention heads.
-std::vector<TrainedParameter> trained_parameters(const Module& model);
-
-/// Euclidean norm of all gradients together, summed in double. A parameter without one counts 0.
-double gradient_norm(const std::vector<TrainedParameter>& parameters);
-/// Scales all gradients by max_norm / norm where norm, as gradient_norm() gave it, is larger.
-void clip_gradients(const std::vector<TrainedParameter>& parameters, double norm, double max_norm);
-
-/// The part of every parameter that an optimiser updates and keeps state for: elements
-/// share_of(numel, index, count).
-struct Shard {
-  int index = 0;
-  int count = 1;
-
-  bool is_whole() const { return count == 1; }
-};
-
+/// Moments of a sharded optimiser are those of its shard.
 class Optimizer {
  public:
-  explicit Optimizer(std::vector<TrainedParameter> parameters, Shard shard = {});
+  /// Keeps a buffer of zeros for each of the named moments.
+  Optimizer(ParameterArena arena, Shard shard, const std::vector<std::string>& moments);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
@@ -55,31 +45,42 @@ class Optimizer {
   /// Updates its shard of every parameter that has a gradient, in place; the gradients stay as they
   /// are.
   void step(double learning_rate);
+  /// A step with gradients scaled by max_norm / norm where their Euclidean norm, of all together
+  /// and summed in double, is larger. Where the norm is not finite, this step and all later ones
+  /// change nothing. To be called by all ranks, whose gradients are summed: each measures its part.
+  /// Nothing is read back from the device.
+  void clipped_step(double learning_rate, double max_norm, Communicator& ranks);
+  /// Reads it back from the device: waits for it. The same on every rank.
+  GradientNorm gradient_norm() const;
 
-  const std::vector<TrainedParameter>& parameters() const { return parameters_; }
+  const ParameterArena& arena() const { return arena_; }
+  const std::vector<TrainedParameter>& parameters() const { return arena_.parameters(); }
   const Shard& shard() const { return shard_; }
-  /// What it remembers between steps: handles to its own tensors, named "<moment>/<parameter>", of
-  /// the parameter's shape; of a shard's elements, in one dimension, where it is not the whole.
-  virtual std::vector<NamedTensor> state() const = 0;
+  /// What it remembers between steps: buffers of its shard (ParameterArena::zeros).
+  const std::vector<NamedTensor>& moments() const { return moments_; }
+  /// The moments by parameter: views named "<moment>/<parameter>", of the parameter's shape; of its
+  /// piece, in one dimension, where the optimiser is sharded.
+  std::vector<NamedTensor> state() const { return by_parameter(moments_, shard_); }
+  /// Such views of other buffers, of another shard.
+  std::vector<NamedTensor> by_parameter(const std::vector<NamedTensor>& moments,
+                                        const Shard& shard) const;
   /// Steps taken, which state() belongs to.
   std::int64_t steps_taken() const { return steps_taken_; }
   void set_steps_taken(std::int64_t steps) { steps_taken_ = steps; }
 
- protected:
-  /// One tensor of zeros for each parameter, like its shard.
-  std::vector<Tensor> zeros_like_parameters() const;
-  std::vector<NamedTensor> named(const std::string& moment,
-                                 const std::vector<Tensor>& tensors) const;
-
  private:
-  /// Updates the shard `value` of parameter `index`; `step` counts from 1.
-  virtual void update(std::size_t index, const Tensor& value, const Tensor& gradient,
-                      double learning_rate, std::int64_t step) = 0;
-  /// A view.
-  Tensor shard_of(const Tensor& dense) const;
+  virtual void update(std::span<const ParameterUpdate> updates, const Tensor& scalars) = 0;
+  void begin_step(double learning_rate);
+  void measure_gradients(double max_norm, Communicator& ranks);
+  void update_all();
+  void set(UpdateScalar::Index scalar, double value);
 
-  std::vector<TrainedParameter> parameters_;
+  ParameterArena arena_;
   Shard shard_;
+  std::vector<NamedTensor> moments_;
+  std::vector<ParameterUpdate> updates_;  // of each parameter; gradients only during a step
+  Tensor scalars_;                        // see UpdateScalar
+  Tensor squares_;                        // [parameters] f64: sums of the squares of a gradient
   std::int64_t steps_taken_ = 0;
 };
 
@@ -92,8 +93,11 @@ struct OptimizerOptions {
   virtual void describe(Schema& schema) = 0;
   /// How many tensors of a parameter's shape the optimiser keeps for it, at least.
   virtual int moments() const { return 0; }
-  virtual std::unique_ptr<Optimizer> build(std::vector<TrainedParameter> parameters,
-                                           Shard shard = {}) const = 0;
+  virtual std::unique_ptr<Optimizer> build(ParameterArena arena, Shard shard) const = 0;
+  /// For one process.
+  std::unique_ptr<Optimizer> build(std::vector<TrainedParameter> parameters) const {
+    return build(ParameterArena(std::move(parameters)), {});
+  }
 };
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter 2019):
@@ -106,8 +110,8 @@ struct AdamWOptions final : OptimizerOptions {
 
   void describe(Schema& schema) override;
   int moments() const override { return 2; }
-  std::unique_ptr<Optimizer> build(std::vector<TrainedParameter> parameters,
-                                   Shard shard = {}) const override;
+  using OptimizerOptions::build;
+  std::unique_ptr<Optimizer> build(ParameterArena arena, Shard shard) const override;
 };
 
 /// Stochastic gradient descent; with momentum, the first step's momentum is its gradient.
@@ -117,8 +121,8 @@ struct SgdOptions final : OptimizerOptions {
 
   void describe(Schema& schema) override;
   int moments() const override { return 1; }
-  std::unique_ptr<Optimizer> build(std::vector<TrainedParameter> parameters,
-                                   Shard shard = {}) const override;
+  using OptimizerOptions::build;
+  std::unique_ptr<Optimizer> build(ParameterArena arena, Shard shard) const override;
 };
 
 /// "adamw" and "sgd".

@@ -16,14 +16,10 @@ void ScheduleOptions::describe(Schema& schema) {
       "how the learning rate decays after the warm-up");
   schema.field("warmup_steps", warmup_steps, "steps of linear warm-up").non_negative();
   schema
-      .field("min_lr_ratio", min_lr_ratio,
-             "learning rate of the last step, as a share of the peak (linear and cosine)")
+      .field("min_lr_ratio", min_lr_ratio, "learning rate of the last step, as a share of the peak")
       .at_least(0)
-      .at_most(1);
-  schema.check("min_lr_ratio", [this] {
-    if (kind == Decay::constant && min_lr_ratio != 0)
-      throw ConfigError("has no effect: a constant schedule does not decay");
-  });
+      .at_most(1)
+      .only_if([this] { return kind != Decay::constant; }, "kind: linear or cosine");
 }
 
 double learning_rate(const ScheduleOptions& schedule, double peak, std::int64_t step,

@@ -4,48 +4,59 @@ namespace mobius {
 
 namespace {
 
-// state() holds the parameters' tensors in their order, moment after moment.
-Tensor empty_whole(const Optimizer& optimizer, std::size_t state_index) {
-  const auto& parameters = optimizer.parameters();
-  return parameters[state_index % parameters.size()].value.data().empty_like();
+// One moment of all shards; undefined but on the root.
+Tensor gather(const Optimizer& optimizer, const Tensor& moment, Communicator& communicator) {
+  const ParameterArena& arena = optimizer.arena();
+  const Shard& shard = optimizer.shard();
+  const Tensor whole = communicator.is_root() ? arena.zeros() : Tensor();
+  for (std::size_t i = 0; i < arena.buckets().size(); ++i) {
+    const auto [begin, end, parameters] = arena.buckets()[i];
+    const Tensor parts = Tensor::empty({end - begin}, moment.dtype(), moment.device());
+    const Share own = share_of(end - begin, shard.index, shard.count);
+    parts.slice(0, own.begin, own.end)
+        .copy_from(moment.slice(0, begin / shard.count, end / shard.count));
+    communicator.start_all_gather(parts)->wait();
+    if (communicator.is_root()) arena.bucket(whole, i).copy_from(parts);
+  }
+  return whole;
 }
 
 }  // namespace
 
 void gather_parameters(const Optimizer& optimizer, Communicator& communicator) {
   if (optimizer.shard().is_whole()) return;
-  for (const TrainedParameter& parameter : optimizer.parameters()) {
-    communicator.all_gather(parameter.value.data());
+  const ParameterArena& arena = optimizer.arena();
+  std::vector<std::unique_ptr<Pending>> pending;
+  for (std::size_t i = 0; i < arena.buckets().size(); ++i) {
+    pending.push_back(communicator.start_all_gather(arena.bucket(arena.values(), i)));
   }
+  for (const auto& gathered : pending) gathered->wait();
 }
 
 std::vector<NamedTensor> gather_state(const Optimizer& optimizer, Communicator& communicator) {
-  std::vector<NamedTensor> state = optimizer.state();
+  std::vector<NamedTensor> moments = optimizer.moments();
   if (!optimizer.shard().is_whole()) {
-    for (std::size_t i = 0; i < state.size(); ++i) {
-      const Tensor whole = communicator.is_root() ? empty_whole(optimizer, i) : Tensor();
-      communicator.gather(state[i].value, whole);
-      state[i].value = whole;
-    }
+    for (auto& [name, value] : moments) value = gather(optimizer, value, communicator);
   }
-  if (!communicator.is_root()) state.clear();
-  return state;
+  if (!communicator.is_root()) return {};
+  return optimizer.by_parameter(moments, {});
 }
 
 std::vector<NamedTensor> whole_state(const Optimizer& optimizer) {
-  std::vector<NamedTensor> state = optimizer.state();
-  if (optimizer.shard().is_whole()) return state;
-  for (std::size_t i = 0; i < state.size(); ++i) state[i].value = empty_whole(optimizer, i);
-  return state;
+  std::vector<NamedTensor> moments = optimizer.moments();
+  if (!optimizer.shard().is_whole()) {
+    for (auto& [name, value] : moments) value = optimizer.arena().zeros();
+  }
+  return optimizer.by_parameter(moments, {});
 }
 
 void set_state(const Optimizer& optimizer, const std::vector<NamedTensor>& whole) {
-  const Shard& shard = optimizer.shard();
-  if (shard.is_whole()) return;
+  if (optimizer.shard().is_whole()) return;
+  const std::size_t n_parameters = optimizer.parameters().size();
   std::vector<NamedTensor> state = optimizer.state();
   for (std::size_t i = 0; i < state.size(); ++i) {
-    const Share share = share_of(whole[i].value.numel(), shard.index, shard.count);
-    state[i].value.copy_from(whole[i].value.reshape({-1}).slice(0, share.begin, share.end));
+    state[i].value.copy_from(
+        optimizer.arena().piece_of(whole[i].value, i % n_parameters, optimizer.shard()));
   }
 }
 

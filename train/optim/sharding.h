@@ -1,5 +1,5 @@
 // An optimiser whose state is spread over the ranks (ZeRO stage 1, Rajbhandari et al. 2020): each
-// rank updates its shard of every parameter.
+// rank updates its part of every bucket of parameters.
 #pragma once
 
 #include <vector>

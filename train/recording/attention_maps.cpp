@@ -53,7 +53,7 @@ std::string attention_maps_json(const LanguageModel& model, const Task& task,
   const Tensor tokens = sequence.slice(1, 0, n).contiguous();
   Json object = {{"positions", n}, {"layers", Json::array()}};
   std::int64_t number = 0;
-  for (const AttentionDiagnostics& layer : diagnose(model, tokens, Diagnosis::weights)) {
+  for (const LayerDiagnostics& layer : diagnose(model, tokens, Diagnosis::weights)) {
     const bool is_shown = contains(chosen.layers, ++number) && layer.weights.defined();
     object["layers"].push_back(is_shown ? heads_json(layer.weights, chosen.heads) : Json::array());
   }

@@ -1,5 +1,7 @@
 #include "train/recording/metrics.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -43,15 +45,16 @@ Json scores_json(const std::vector<std::pair<std::string, Score>>& groups) {
   return result;
 }
 
+void put(Json& object, const NamedNumbers& numbers) {
+  for (const auto& [name, value] : numbers) object.emplace(name, value);
+}
+
 // One object a layer, with a number a head.
-Json diagnostics_json(const std::vector<AttentionDiagnostics>& layers) {
+Json diagnostics_json(const std::vector<LayerDiagnostics>& layers) {
   Json result = Json::array();
-  for (const AttentionDiagnostics& layer : layers) {
+  for (const LayerDiagnostics& layer : layers) {
     Json object = Json::object();
-    if (!layer.entropy.empty()) object["entropy"] = layer.entropy;
-    if (!layer.alpha.empty()) object["alpha"] = layer.alpha;
-    if (!layer.tau.empty()) object["tau"] = layer.tau;
-    if (!layer.beyond_resolution.empty()) object["beyond_resolution"] = layer.beyond_resolution;
+    for (const Diagnostic& value : layer.values) object[value.name] = value.heads;
     result.push_back(std::move(object));
   }
   return result;
@@ -64,7 +67,7 @@ Json to_json(const MetricsLine& line) {
   put(object, "lr", line.lr);
   put(object, "grad_norm", line.grad_norm);
   put(object, "tokens_per_s", line.tokens_per_s);
-  put(object, "share_beyond_resolution", line.share_beyond_resolution);
+  put(object, line.summaries);
   if (line.groups.size() > 1) object["groups"] = scores_json(line.groups);
   if (!line.attention.empty()) object["attention"] = diagnostics_json(line.attention);
   return object;
@@ -127,11 +130,18 @@ std::vector<std::pair<std::string, double>> scalars_of(const MetricsLine& line) 
   add("lr", line.lr);
   add("grad_norm", line.grad_norm);
   add("tokens_per_s", line.tokens_per_s);
-  add("share_beyond_resolution", line.share_beyond_resolution);
-  if (line.groups.size() < 2) return scalars;
-  for (const auto& [name, score] : line.groups) {
-    add(name + "/loss", score.loss());
-    add(name + "/accuracy", score.accuracy());
+  for (const auto& [name, value] : line.summaries) add(name, value);
+  if (line.groups.size() > 1) {
+    for (const auto& [name, score] : line.groups) {
+      add(name + "/loss", score.loss());
+      add(name + "/accuracy", score.accuracy());
+    }
+  }
+  for (std::size_t layer = 0; layer < line.attention.size(); ++layer) {
+    for (const auto& [name, heads, summary] : line.attention[layer].values) {
+      for (std::size_t head = 0; head < heads.size(); ++head)
+        add(fmt::format("layer_{}/{}/head_{}", layer + 1, name, head + 1), heads[head]);
+    }
   }
   return scalars;
 }
@@ -225,7 +235,7 @@ std::optional<RunSummary> read_summary(const fs::path& path) {
 
 std::string evaluation_json(std::int64_t step, const Score& total,
                             const std::vector<std::pair<std::string, Score>>& groups,
-                            std::optional<double> share_beyond_resolution,
+                            const NamedNumbers& summaries,
                             const std::optional<LanguageScore>& language) {
   Json object = {{"step", step},
                  {"split", "test"},
@@ -234,7 +244,7 @@ std::string evaluation_json(std::int64_t step, const Score& total,
                  {"n_labels", total.n_labels},
                  {"n_scored", total.n_scored}};
   put(object, language);
-  put(object, "share_beyond_resolution", share_beyond_resolution);
+  put(object, summaries);
   if (groups.size() > 1) object["groups"] = scores_json(groups);
   return object.dump();
 }

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "nn/attention/attention.h"
+#include "nn/diagnostics.h"
 #include "train/io/file.h"
 #include "train/recording/perplexity.h"
 #include "train/recording/score.h"
@@ -27,13 +27,13 @@ struct MetricsLine {
   std::optional<double> lr = {};
   std::optional<double> grad_norm;  ///< before clipping
   std::optional<double> tokens_per_s;
-  std::optional<double> share_beyond_resolution;
+  NamedNumbers summaries;  ///< DiagnosticsSink::summaries(), each under its name
   std::vector<std::pair<std::string, Score>> groups;  ///< by name; written where there are several
-  std::vector<AttentionDiagnostics> attention = {};   ///< one a layer; left out where empty
+  std::vector<LayerDiagnostics> attention = {};       ///< left out where empty
 };
 
 /// The numbers of a line by name, for tools that know no more: "test/loss", "train/lr",
-/// "test/n_pairs=16/accuracy". One that is not finite is among them.
+/// "test/n_pairs=16/accuracy", "test/layer_1/alpha/head_2". One that is not finite is among them.
 std::vector<std::pair<std::string, double>> scalars_of(const MetricsLine& line);
 
 /// Appends to a run's metrics.jsonl, a whole line at a time.
@@ -86,7 +86,7 @@ std::optional<RunSummary> read_summary(const std::filesystem::path& path);
 /// An evaluation as one JSON object, for `mobius eval --json`.
 std::string evaluation_json(std::int64_t step, const Score& total,
                             const std::vector<std::pair<std::string, Score>>& groups,
-                            std::optional<double> share_beyond_resolution,
+                            const NamedNumbers& summaries,
                             const std::optional<LanguageScore>& language = {});
 
 }  // namespace mobius

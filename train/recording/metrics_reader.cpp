@@ -21,6 +21,21 @@ std::optional<double> number_in(const Json& object, const char* key) {
   return found->get<double>();
 }
 
+// The lists of numbers in an array of one object a layer.
+NamedNumbers means_of(const Json& layers) {
+  DiagnosticsSink sink;
+  for (const Json& layer : layers) {
+    sink.begin_layer();
+    for (const auto& [name, heads] : layer.items()) {
+      const bool is_list =
+          heads.is_array() &&
+          std::all_of(heads.begin(), heads.end(), [](const Json& x) { return x.is_number(); });
+      if (is_list) sink.tell({name, heads.get<std::vector<double>>(), /*summary=*/name});
+    }
+  }
+  return sink.summaries();
+}
+
 }  // namespace
 
 std::optional<MetricsPoint> parse_metrics_line(const std::string& line) {
@@ -30,7 +45,8 @@ std::optional<MetricsPoint> parse_metrics_line(const std::string& line) {
     return std::nullopt;
   }
   return MetricsPoint{object["step"].get<std::int64_t>(), object["split"].get<std::string>(),
-                      number_in(object, "loss"), number_in(object, "accuracy")};
+                      number_in(object, "loss"), number_in(object, "accuracy"),
+                      means_of(object.value("attention", Json::array()))};
 }
 
 std::vector<MetricsPoint> read_metrics(const fs::path& path, std::uintmax_t bytes) {

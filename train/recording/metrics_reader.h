@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "nn/diagnostics.h"
+
 namespace mobius {
 
 /// What a line of metrics.jsonl says of the model; a number that was not finite is left out.
@@ -16,6 +18,8 @@ struct MetricsPoint {
   std::string split;  ///< "train" or "test"
   std::optional<double> loss;
   std::optional<double> accuracy;
+  /// What the attention said, whatever it is called: each number's mean over heads and layers.
+  NamedNumbers attention = {};
 };
 
 /// Nothing where the line is none of metrics.jsonl.

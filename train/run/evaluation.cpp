@@ -1,94 +1,85 @@
 #include "train/run/evaluation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <memory>
 #include <span>
+#include <sstream>
+#include <string>
 
 #include "core/cpu/simd/flush_to_zero.h"
-#include "train/run/step.h"
+#include "data/prepared_batch.h"
 
 namespace mobius {
 
 namespace {
 
-// One test batch.
+constexpr std::size_t counted_numbers = 6;  // the others are summaries
+
+// A test batch, as the numbers that ranks exchange.
 struct TestResult {
-  Score score;
-  int group = 0;
-  std::int64_t n_sequences = 0;
-  std::optional<double> share_beyond_resolution;
+  std::vector<double> numbers;
+  std::vector<std::string> names;  // of its summaries
 };
 
 TestResult test_batch(const LanguageModel& model, const Batch& batch) {
-  return {score_of(model.loss(batch.inputs, batch.labels, {}), batch), batch.group,
-          batch.inputs.size(0), share_beyond_resolution(model)};
-}
-
-constexpr std::size_t test_numbers = 8;
-
-void write(const TestResult& result, std::span<double> row) {
-  const Score& score = result.score;
-  const std::array<double, test_numbers> numbers = {score.loss_sum,
-                                                    static_cast<double>(score.n_labels),
-                                                    static_cast<double>(score.n_correct),
-                                                    static_cast<double>(score.n_scored),
-                                                    static_cast<double>(result.group),
-                                                    static_cast<double>(result.n_sequences),
-                                                    result.share_beyond_resolution ? 1.0 : 0.0,
-                                                    result.share_beyond_resolution.value_or(0)};
-  std::copy(numbers.begin(), numbers.end(), row.begin());
-}
-
-TestResult read(std::span<const double> row) {
-  TestResult result;
-  result.score = {row[0], std::llround(row[1]), std::llround(row[2]), std::llround(row[3])};
-  result.group = static_cast<int>(row[4]);
-  result.n_sequences = std::llround(row[5]);
-  if (row[6] > 0) result.share_beyond_resolution = row[7];
+  const auto [tokens, labels] = prepare(batch, model.vocab_size(), model.device());
+  DiagnosticsSink sink;
+  const LossResult loss = model.loss(tokens, labels, {.sink = &sink});
+  const std::vector<double> sums = loss.sums.to_vector<double>();
+  TestResult result{
+      {sums[0], static_cast<double>(labels.count()), sums[1], static_cast<double>(labels.n_scored()),
+       static_cast<double>(batch.group), static_cast<double>(batch.inputs.size(0))},
+      {}};
+  for (const auto& [name, value] : sink.summaries()) {
+    result.names.push_back(name);
+    result.numbers.push_back(value);
+  }
   return result;
 }
 
-// Every rank gets the results of all: those of rank r in place r, where it has one. Sums with
-// zeros are exact.
-std::vector<TestResult> exchange(const std::optional<TestResult>& own, std::int64_t count,
-                                 Communicator& communicator) {
-  std::vector<double> rows(static_cast<std::size_t>(communicator.size()) * test_numbers);
-  const auto row_of = [&rows](std::int64_t rank) {
-    return std::span(rows).subspan(static_cast<std::size_t>(rank) * test_numbers, test_numbers);
-  };
-  if (own) write(*own, row_of(communicator.rank()));
+// Those of the root, which has the first batch: a rank may have none.
+NamedNumbers named_zeros(const std::optional<TestResult>& own, Communicator& communicator) {
+  std::istringstream lines(
+      communicator.broadcast(own ? fmt::format("{}", fmt::join(own->names, "\n")) : ""));
+  NamedNumbers summaries;
+  for (std::string name; std::getline(lines, name);) summaries.emplace_back(name, 0);
+  return summaries;
+}
+
+// Every rank gets the numbers of all, one after the other. Sums with zeros are exact.
+std::vector<double> exchange(const std::optional<TestResult>& own, std::size_t width,
+                             Communicator& communicator) {
+  std::vector<double> rows(static_cast<std::size_t>(communicator.size()) * width);
+  if (own) {
+    if (own->numbers.size() != width)
+      throw Error("evaluation: a batch has {} summaries, and the first had {}", own->names.size(),
+                  width - counted_numbers);
+    std::copy(own->numbers.begin(), own->numbers.end(),
+              rows.begin() + communicator.rank() * static_cast<std::ptrdiff_t>(width));
+  }
   communicator.sum(rows);
-  std::vector<TestResult> results;
-  for (std::int64_t rank = 0; rank < count; ++rank) results.push_back(read(row_of(rank)));
-  return results;
+  return rows;
+}
+
+void add(std::span<const double> numbers, Evaluation& evaluation) {
+  const Score score{numbers[0], std::llround(numbers[1]), std::llround(numbers[2]),
+                    std::llround(numbers[3])};
+  evaluation.total += score;
+  evaluation.groups.at(static_cast<std::size_t>(numbers[4])) += score;
+  for (std::size_t i = 0; i < evaluation.summaries.size(); ++i)
+    evaluation.summaries[i].second += numbers[counted_numbers + i] * numbers[5];
 }
 
 }  // namespace
 
-std::optional<double> share_beyond_resolution(const LanguageModel& model) {
-  double sum = 0;
-  int layers = 0;
-  for (const std::shared_ptr<Attention>& attention : model.attentions()) {
-    const double share = attention->share_beyond_resolution();
-    if (share < 0) continue;
-    sum += share;
-    ++layers;
-  }
-  if (layers == 0) return std::nullopt;
-  return sum / layers;
-}
-
-std::vector<AttentionDiagnostics> diagnose(const LanguageModel& model, const Tensor& tokens,
-                                           Diagnosis diagnosis) {
+std::vector<LayerDiagnostics> diagnose(const LanguageModel& model, const Tensor& tokens,
+                                       Diagnosis diagnosis) {
   const NoGradGuard no_grad;
-  ForwardContext context;
-  context.diagnosis = diagnosis;
-  model.hidden(tokens, context);
-  std::vector<AttentionDiagnostics> layers;
-  for (const auto& attention : model.attentions()) layers.push_back(attention->diagnostics());
-  return layers;
+  DiagnosticsSink sink(diagnosis);
+  model.hidden(tokens, {.sink = &sink});
+  return sink.layers();
 }
 
 Evaluation evaluate(const LanguageModel& model, const Task& task, std::int64_t batch_size) {
@@ -104,8 +95,7 @@ std::optional<Evaluation> evaluate(const LanguageModel& model, const Task& task,
   const FlushToZero flush;
   Evaluation evaluation;
   evaluation.groups.resize(task.groups().size());
-  double share_sum = 0;
-  std::int64_t n_sequences = 0;
+  double n_sequences = 0;
   const auto n_batches = static_cast<std::int64_t>(task.test_batches(batch_size));
   for (std::int64_t first = 0; first < n_batches; first += communicator.size()) {
     if (communicator.any(is_stopped())) return std::nullopt;
@@ -115,18 +105,17 @@ std::optional<Evaluation> evaluate(const LanguageModel& model, const Task& task,
       own =
           test_batch(model, task.batch(Split::test, static_cast<std::uint64_t>(mine), batch_size));
     }
-    const std::int64_t count = std::min<std::int64_t>(communicator.size(), n_batches - first);
-    for (const TestResult& result : exchange(own, count, communicator)) {
-      evaluation.total += result.score;
-      evaluation.groups.at(static_cast<std::size_t>(result.group)) += result.score;
-      if (!result.share_beyond_resolution) continue;
-      share_sum += *result.share_beyond_resolution * static_cast<double>(result.n_sequences);
-      n_sequences += result.n_sequences;
+    if (first == 0) evaluation.summaries = named_zeros(own, communicator);
+    const std::size_t width = counted_numbers + evaluation.summaries.size();
+    const std::vector<double> rows = exchange(own, width, communicator);
+    const auto n_results =
+        static_cast<std::size_t>(std::min<std::int64_t>(communicator.size(), n_batches - first));
+    for (std::size_t i = 0; i < n_results; ++i) {
+      add(std::span(rows).subspan(i * width, width), evaluation);
+      n_sequences += rows[i * width + 5];
     }
   }
-  if (n_sequences > 0) {
-    evaluation.share_beyond_resolution = share_sum / static_cast<double>(n_sequences);
-  }
+  for (auto& [name, value] : evaluation.summaries) value /= n_sequences;
   return evaluation;
 }
 

@@ -13,14 +13,10 @@
 
 namespace mobius {
 
-/// Mean share of queries beyond the resolution limit in the model's last forward pass, over its
-/// layers; nothing where no layer has such a limit.
-std::optional<double> share_beyond_resolution(const LanguageModel& model);
-
 struct Evaluation {
   Score total;
   std::vector<Score> groups;  ///< in the order of Task::groups()
-  std::optional<double> share_beyond_resolution;
+  NamedNumbers summaries;     ///< means of DiagnosticsSink::summaries() over the sequences
 };
 /// All test sequences, in batches of batch_size. Draws no random number.
 Evaluation evaluate(const LanguageModel& model, const Task& task, std::int64_t batch_size);
@@ -31,7 +27,7 @@ std::optional<Evaluation> evaluate(const LanguageModel& model, const Task& task,
                                    const std::function<bool()>& is_stopped);
 
 /// What every attention layer says about itself on sequences of tokens, [B, N].
-std::vector<AttentionDiagnostics> diagnose(const LanguageModel& model, const Tensor& tokens,
-                                           Diagnosis diagnosis);
+std::vector<LayerDiagnostics> diagnose(const LanguageModel& model, const Tensor& tokens,
+                                       Diagnosis diagnosis);
 
 }  // namespace mobius

@@ -10,10 +10,10 @@ std::unique_ptr<Task> build_task(const Config& config,
                    : config.task->build(config.train.seed);
 }
 
-Experiment build_experiment(const Config& config, Shard optimizer_shard,
+Experiment build_experiment(const Config& config, Shard rank,
                             const std::optional<TokenizerModel>& tokenizer) {
   const auto require_room_for = [&](const TaskSize& size) {
-    require_memory(memory_need(config, size, MemoryUse::experiment, optimizer_shard.count));
+    require_memory(memory_need(config, size, MemoryUse::experiment, rank.count));
   };
   require_room_for(config.task->least_size());
   Experiment experiment;
@@ -23,8 +23,11 @@ Experiment build_experiment(const Config& config, Shard optimizer_shard,
       config.model, *config.attention, experiment.task->vocab_size(),
       experiment.task->max_seq_len(), config.train.seed, DType::f32, Device{},
       config.train.precision);
+  constexpr std::int64_t mib = 1 << 20;
   experiment.optimizer =
-      config.optimizer->build(trained_parameters(*experiment.model), optimizer_shard);
+      config.optimizer->build(ParameterArena(trained_parameters(*experiment.model), rank.count,
+                                             config.distributed.bucket_mib * mib),
+                              config.distributed.zero_stage == 0 ? Shard{} : rank);
   return experiment;
 }
 

@@ -24,8 +24,8 @@ std::unique_ptr<Task> build_task(const Config& config,
 
 /// Throws ConfigError where parts do not fit together, and where the memory for them is not there
 /// (require_memory()), before it is taken. With the tokeniser that a checkpoint holds,
-/// the task makes none of its own.
-Experiment build_experiment(const Config& config, Shard optimizer_shard = {},
+/// the task makes none of its own. `rank` says which of how many ranks builds it.
+Experiment build_experiment(const Config& config, Shard rank = {},
                             const std::optional<TokenizerModel>& tokenizer = {});
 
 /// That of the task's tokeniser; nothing where it has none.

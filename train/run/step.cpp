@@ -14,29 +14,13 @@ namespace {
 
 bool is_finite(const Tensor& tensor) { return std::isfinite(sum_of_squares(tensor)); }
 
-std::int64_t count_labels(const Tensor& labels) {
-  std::int64_t count = 0;
-  for (const std::int32_t label : labels.to_vector<std::int32_t>()) count += label != ignored_label;
-  return count;
-}
-
+// A view.
 Batch part_of(const Batch& batch, const Share& share) {
-  const auto rows = [&share](const Tensor& whole) {
-    return whole.slice(0, share.begin, share.end).contiguous();
-  };
   Batch part = batch;
-  part.inputs = rows(batch.inputs);
-  part.labels = rows(batch.labels);
-  if (batch.scored.defined()) part.scored = rows(batch.scored);
+  for (Tensor* rows : {&part.inputs, &part.labels, &part.scored}) {
+    if (rows->defined()) *rows = rows->slice(0, share.begin, share.end);
+  }
   return part;
-}
-
-Score sum_over_ranks(const Score& score, Communicator& communicator) {
-  std::array<double, 4> sums = {score.loss_sum, static_cast<double>(score.n_labels),
-                                static_cast<double>(score.n_correct),
-                                static_cast<double>(score.n_scored)};
-  communicator.sum(sums);
-  return {sums[0], std::llround(sums[1]), std::llround(sums[2]), std::llround(sums[3])};
 }
 
 // `what` is the loss that is not finite.
@@ -65,63 +49,73 @@ std::string find_not_finite(const Optimizer& optimizer) {
 
 }  // namespace
 
-Score score_of(const LossResult& result, const Batch& batch) {
-  Score score;
-  score.loss_sum = result.loss_sum;
-  score.n_labels = result.n_labels();
-  const std::vector<std::int64_t> positions = result.positions.to_vector<std::int64_t>();
-  const std::vector<std::int64_t> predictions = result.predictions.to_vector<std::int64_t>();
-  const std::vector<std::int32_t> labels = batch.labels.to_vector<std::int32_t>();
-  std::vector<std::uint8_t> scored;
-  if (batch.scored.defined()) scored = batch.scored.to_vector<std::uint8_t>();
-  for (std::size_t i = 0; i < positions.size(); ++i) {
-    const auto position = static_cast<std::size_t>(positions[i]);
-    if (!scored.empty() && scored[position] == 0) continue;
-    ++score.n_scored;
-    score.n_correct += predictions[i] == labels[position];
+StepBatch prepare_step(const Batch& batch, std::int64_t micro_batches, const LanguageModel& model) {
+  StepBatch prepared;
+  prepared.seq_len = batch.inputs.size(1);
+  for (std::int64_t i = 0; i < micro_batches; ++i) {
+    const Batch part = part_of(batch, share_of(batch.inputs.size(0), i, micro_batches));
+    prepared.parts.push_back(prepare(part, model.vocab_size(), model.device()));
+    prepared.n_labels += prepared.parts.back().labels.count();
+    prepared.n_scored += prepared.parts.back().labels.n_scored();
   }
+  return prepared;
+}
+
+StepScore accumulate_gradients(LanguageModel& model, const StepBatch& batch, std::uint64_t seed,
+                               std::int64_t step, GradientSum& ranks, DiagnosticsSink* sink) {
+  Communicator& communicator = ranks.communicator();
+  std::array<double, 2> counts = {static_cast<double>(batch.n_labels),
+                                  static_cast<double>(batch.n_scored)};
+  communicator.sum(counts);  // numbers of the host: no device is waited for
+  StepScore score{Tensor::zeros({2}, DType::f64, model.device()), std::llround(counts[0]),
+                  std::llround(counts[1])};
+  const auto n_parts = static_cast<std::uint64_t>(batch.parts.size());
+  for (std::uint64_t i = 0; i < n_parts; ++i) {
+    const bool is_last = i + 1 == n_parts;
+    if (is_last) ranks.start();
+    const auto part = static_cast<std::uint64_t>(communicator.rank()) * n_parts + i;
+    const RngKey rng{seed, stream_id("forward", static_cast<std::uint64_t>(step), part)};
+    const ForwardContext context{.training = true, .rng = rng, .sink = is_last ? sink : nullptr};
+    const auto& [tokens, labels] = batch.parts[i];
+    const LossResult result = model.loss(tokens, labels, context, counts[0]);
+    score.sums.add_(result.sums);
+    backward(result.loss);
+  }
+  ranks.finish();
   return score;
+}
+
+Score read_score(const StepScore& score, const LanguageModel& model, std::int64_t step,
+                 Communicator& communicator) {
+  std::vector<double> sums = score.sums.to_vector<double>();
+  communicator.sum(sums);
+  if (!std::isfinite(sums[0])) throw_loss_diverged(model, "loss", sums[0], step);
+  return {sums[0], score.n_labels, std::llround(sums[1]), score.n_scored};
+}
+
+Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
+                           std::uint64_t seed, std::int64_t step, GradientSum& ranks) {
+  const StepBatch prepared = prepare_step(batch, micro_batches, model);
+  const StepScore score = accumulate_gradients(model, prepared, seed, step, ranks);
+  return read_score(score, model, step, ranks.communicator());
 }
 
 Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
                            std::uint64_t seed, std::int64_t step) {
   OneRank alone;
-  GradientSum nothing(alone, {}, 0);
+  const ParameterArena none({});
+  GradientSum nothing(alone, none);
   return accumulate_gradients(model, batch, micro_batches, seed, step, nothing);
 }
 
-// A loss that is not finite is first made known to all ranks, and then thrown by all of them.
-Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
-                           std::uint64_t seed, std::int64_t step, GradientSum& ranks) {
-  Communicator& communicator = ranks.communicator();
-  std::array<double, 1> n_labels = {static_cast<double>(count_labels(batch.labels))};
-  communicator.sum(n_labels);
-  Score score;
-  for (std::int64_t i = 0; i < micro_batches; ++i) {
-    if (i == micro_batches - 1) ranks.start();
-    const Batch part = part_of(batch, share_of(batch.inputs.size(0), i, micro_batches));
-    const auto index = static_cast<std::uint64_t>(communicator.rank() * micro_batches + i);
-    const RngKey rng{seed, stream_id("forward", static_cast<std::uint64_t>(step), index)};
-    const LossResult result =
-        model.loss(part.inputs, part.labels, {.training = true, .rng = rng}, n_labels[0]);
-    score += score_of(result, part);
-    if (!std::isfinite(result.loss_sum)) break;
-    backward(result.loss);
+double finite_gradient_norm(const Optimizer& optimizer, std::int64_t step) {
+  const GradientNorm norm = optimizer.gradient_norm();
+  if (norm.is_finite) return norm.value;
+  if (!norm.parameter) {
+    throw TrainingDiverged("step {}: the gradient norm is {}", step, printable(norm.value));
   }
-  ranks.finish();
-  score = sum_over_ranks(score, communicator);
-  if (!std::isfinite(score.loss_sum)) throw_loss_diverged(model, "loss", score.loss_sum, step);
-  return score;
-}
-
-double finite_gradient_norm(const std::vector<TrainedParameter>& parameters, std::int64_t step) {
-  const double norm = gradient_norm(parameters);
-  if (std::isfinite(norm)) return norm;
-  for (const TrainedParameter& parameter : parameters) {
-    if (!parameter.value.grad().defined() || is_finite(parameter.value.grad())) continue;
-    throw TrainingDiverged("step {}: the gradient of '{}' is not finite", step, parameter.name);
-  }
-  throw TrainingDiverged("step {}: the gradient norm is {}", step, printable(norm));
+  throw TrainingDiverged("step {}: the gradient of '{}' is not finite", step,
+                         optimizer.parameters()[*norm.parameter].name);
 }
 
 void require_finite_test(const LanguageModel& model, const Score& test, std::int64_t step) {

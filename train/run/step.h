@@ -6,7 +6,7 @@
 
 #include "core/comm/communicator.h"
 #include "core/error.h"
-#include "data/task.h"
+#include "data/prepared_batch.h"
 #include "nn/language_model.h"
 #include "train/optim/gradient_sum.h"
 #include "train/optim/optimizer.h"
@@ -20,24 +20,49 @@ class TrainingDiverged : public Error {
   using Error::Error;
 };
 
-/// Counts what a model predicted for the labelled positions of a batch.
-Score score_of(const LossResult& result, const Batch& batch);
+/// The sequences of one rank for a step, made ready in parts of about equal size that are worked on
+/// one after another.
+struct StepBatch {
+  std::vector<PreparedBatch> parts;
+  std::int64_t n_labels = 0;  ///< of all parts
+  std::int64_t n_scored = 0;  ///< of all parts
+  std::int64_t seq_len = 0;
+};
+/// For the vocabulary and the device of the model. Throws Error as prepare() does, with positions
+/// within a part. May run beside a step, on another thread.
+StepBatch prepare_step(const Batch& batch, std::int64_t micro_batches, const LanguageModel& model);
 
-/// Adds the gradient of the batch's mean loss over all its labelled positions to the parameters, by
-/// way of `micro_batches` parts of about equal size, one after another: the result is that of the
-/// whole batch up to rounding, however the labels are spread over the parts. Dropout depends on
-/// (seed, step, part). `step` counts from 1, the first. Throws TrainingDiverged, naming it, where
-/// the loss is not finite.
-Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
-                           std::uint64_t seed, std::int64_t step);
-/// The same for a batch that is spread over ranks, `batch` being the sequences of this one.
-/// Gradients, score and what is thrown are those of the whole, the same on every rank.
+/// The score of a step whose sums are still in the memory of the device.
+struct StepScore {
+  Tensor sums;                ///< as LossResult::sums, of this rank's labels
+  std::int64_t n_labels = 0;  ///< of all ranks
+  std::int64_t n_scored = 0;  ///< of all ranks
+};
+
+/// Adds the gradient of the mean loss over all labelled positions of all ranks to the parameters:
+/// the result is that of one whole batch up to rounding, however the labels are spread over parts
+/// and ranks. Dropout depends on (seed, step, part). `step` counts from 1, the first. Nothing is
+/// read back from the device: a loss that is not finite leaves such gradients. `sink` takes what
+/// the layers say about the last part of this rank.
+StepScore accumulate_gradients(LanguageModel& model, const StepBatch& batch, std::uint64_t seed,
+                               std::int64_t step, GradientSum& ranks,
+                               DiagnosticsSink* sink = nullptr);
+/// Reads the score of the whole batch, the same on every rank, and waits for the device to have it.
+/// Throws TrainingDiverged, naming the step, where the loss is not finite.
+Score read_score(const StepScore& score, const LanguageModel& model, std::int64_t step,
+                 Communicator& communicator);
+
+/// Prepares, accumulates and reads at once.
 Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
                            std::uint64_t seed, std::int64_t step, GradientSum& ranks);
+/// On one rank.
+Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
+                           std::uint64_t seed, std::int64_t step);
 
-/// The global gradient norm, as gradient_norm() gives it. Throws TrainingDiverged, naming the step
-/// and the first parameter whose gradient is not finite.
-double finite_gradient_norm(const std::vector<TrainedParameter>& parameters, std::int64_t step);
+/// Reads the norm of the last clipped step back. Throws TrainingDiverged, naming `step` and the
+/// first parameter whose gradient was not finite, where the norm was not, then or in a step before:
+/// `step` is the first that changed nothing.
+double finite_gradient_norm(const Optimizer& optimizer, std::int64_t step);
 
 /// Throws TrainingDiverged, naming the step and a parameter that is to blame, unless the score of
 /// the test sequences is finite.

@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <array>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "core/backend.h"
@@ -88,16 +90,6 @@ void require_room(const Config& config, Progress& progress, const Communicator& 
   progress.say(fmt::format("needs at least {} of memory", format_bytes(total_bytes(need))));
 }
 
-Shard optimizer_shard(const Config& config, const Communicator& communicator) {
-  if (config.distributed.zero_stage == 0) return {};
-  return {communicator.rank(), communicator.size()};
-}
-
-std::int64_t bucket_bytes(const Config& config) {
-  constexpr std::int64_t mib = 1 << 20;
-  return config.distributed.bucket_mib * mib;
-}
-
 void say_skipped(const NewestCheckpoint& newest, Progress& progress) {
   for (const std::string& line : newest.skipped) progress.say("resume: skipped " + line);
 }
@@ -137,11 +129,9 @@ std::optional<fs::path> find_start(const RunFolder& folder, const Resume& resume
 // The root's.
 std::optional<BestState> broadcast(const std::optional<BestState>& best,
                                    Communicator& communicator) {
-  const std::vector<double> own = {best ? 1.0 : 0.0, best ? static_cast<double>(best->step) : 0.0,
-                                   best ? best->value : 0.0};
-  const Tensor values = Tensor::from(own, {std::ssize(own)});
-  communicator.broadcast(values);
-  const std::vector<double> root = values.to_vector<double>();
+  std::array<double, 3> root = {};
+  if (best && communicator.is_root()) root = {1, static_cast<double>(best->step), best->value};
+  communicator.sum(root);
   if (root[0] == 0) return std::nullopt;
   return BestState{static_cast<std::int64_t>(root[1]), root[2]};
 }
@@ -157,7 +147,8 @@ Trainer::Trainer(Config& config, Experiment experiment, const RunFolder& folder,
       progress_(progress),
       data_(experiment_.task->fingerprint()),
       communicator_(communicator),
-      gradient_sum_(communicator, experiment_.optimizer->parameters(), bucket_bytes(config)) {
+      gradient_sum_(communicator, experiment_.optimizer->arena(),
+                    experiment_.optimizer->shard().is_whole() ? SumScope::whole : SumScope::shard) {
   if (start) restore(*start, known);
   first_step_ = step_;
   // Machines of different kinds may round differently where initial values are drawn.
@@ -280,14 +271,15 @@ RunStatus Trainer::train(const StopSignal& stop) {
   }
 }
 
-// This rank's sequences of a step.
-Batch Trainer::make_batch(std::uint64_t step) const {
+// This rank's sequences of a step, made ready.
+StepBatch Trainer::make_batch(std::uint64_t step) const {
   const std::int64_t size = config_.train.batch_size;
   const Share share = share_of(size, communicator_.rank(), communicator_.size());
   const auto first =
       step * static_cast<std::uint64_t>(size) + static_cast<std::uint64_t>(share.begin);
   const Task& task = *experiment_.task;
-  return task.sequences(Split::train, task.group_at(step), first, share.size());
+  return prepare_step(task.sequences(Split::train, task.group_at(step), first, share.size()),
+                      config_.train.accumulation_steps, *experiment_.model);
 }
 
 // What the step that the run goes on from has left to do: the test pass that a signal cut short, or
@@ -316,34 +308,51 @@ std::optional<RunStatus> Trainer::finish_step(const StopSignal& stop) {
   return is_good_enough() ? RunStatus::early_stop : RunStatus::finished;
 }
 
-void Trainer::train_step(const Batch& batch) {
+void Trainer::train_step(const StepBatch& batch) {
   const auto begin = Clock::now();
   const TrainOptions& train = config_.train;
   experiment_.model->zero_grad();
-  batch_score_ = accumulate_gradients(*experiment_.model, batch, train.accumulation_steps,
-                                      train.seed, step_ + 1, gradient_sum_);
-  const auto& parameters = experiment_.optimizer->parameters();
-  grad_norm_ = finite_gradient_norm(parameters, step_ + 1);
-  if (train.clip_grad_norm) clip_gradients(parameters, grad_norm_, *train.clip_grad_norm);
+  DiagnosticsSink sink;
+  const bool is_logged = metrics_ && (step_ + 1) % train.log_every == 0;
+  unread_score_ = accumulate_gradients(*experiment_.model, batch, train.seed, step_ + 1,
+                                       gradient_sum_, is_logged ? &sink : nullptr);
+  batch_summaries_ = sink.summaries();
   learning_rate_ = learning_rate(config_.schedule, config_.optimizer->lr, step_, train.max_steps);
-  experiment_.optimizer->step(learning_rate_);
+  constexpr double unlimited = std::numeric_limits<double>::infinity();
+  experiment_.optimizer->clipped_step(learning_rate_, train.clip_grad_norm.value_or(unlimited),
+                                      communicator_);
   gather_parameters(*experiment_.optimizer, communicator_);
   ++step_;
 
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  const std::int64_t tokens = train.batch_size * batch.inputs.size(1);  // of all ranks
+  const std::int64_t tokens = train.batch_size * batch.seq_len;  // of all ranks
   record_.train_seconds += seconds;
   record_.tokens += tokens;
   logged_seconds_ += seconds;
   logged_tokens_ += tokens;
 }
 
+// Reads the score and the gradient norm of the last step, once. It waits for the device: only where
+// a number is shown, tested or saved. Steps that changed nothing because of a norm that is not
+// finite were none; where an earlier one than the last was the first, the score says nothing of it.
+void Trainer::read_step() {
+  if (!unread_score_) return;
+  const StepScore score = *std::exchange(unread_score_, std::nullopt);
+  Optimizer& optimizer = *experiment_.optimizer;
+  const std::int64_t last = step_, n_skipped = optimizer.gradient_norm().n_skipped;
+  step_ -= n_skipped;
+  optimizer.set_steps_taken(optimizer.steps_taken() - n_skipped);
+  if (n_skipped <= 1) batch_score_ = read_score(score, *experiment_.model, last, communicator_);
+  grad_norm_ = finite_gradient_norm(optimizer, step_ + 1);
+}
+
 void Trainer::report_step() {
+  const bool is_logged = is_due(config_.train.log_every);
+  if (is_logged || backend_for(experiment_.model->device()).reads_are_free) read_step();
   const double tokens_per_s = per_second(logged_tokens_, logged_seconds_);
   const double elapsed = std::chrono::duration<double>(Clock::now() - started_).count();
   const auto done = static_cast<double>(step_ - first_step_);
   const auto left = static_cast<double>(config_.train.max_steps - step_);
-  const bool is_logged = is_due(config_.train.log_every);
   const std::optional<LanguageScore> language = batch_language();
   progress_.show({.step = step_,
                   .max_steps = config_.train.max_steps,
@@ -368,7 +377,7 @@ void Trainer::log_step(double tokens_per_s) {
        .lr = learning_rate_,
        .grad_norm = grad_norm_,
        .tokens_per_s = tokens_per_s,
-       .share_beyond_resolution = share_beyond_resolution(*experiment_.model),
+       .summaries = batch_summaries_,
        .groups = {}});
 }
 
@@ -376,6 +385,7 @@ void Trainer::log_step(double tokens_per_s) {
 // Throws TrainingDiverged where a number is not finite: a score, or what would be saved as the
 // best.
 bool Trainer::test(const StopSignal& stop) {
+  read_step();
   std::optional<Evaluation> evaluation =
       evaluate(*experiment_.model, *experiment_.task, config_.train.micro_batch_size(),
                communicator_, [&stop] { return stop.is_requested(); });
@@ -397,7 +407,7 @@ void Trainer::log(const MetricsLine& line) {
 void Trainer::log_test(const Evaluation& evaluation) {
   const Score& total = evaluation.total;
   const std::optional<LanguageScore> language = test_language(evaluation);
-  std::vector<AttentionDiagnostics> attention;
+  std::vector<LayerDiagnostics> attention;
   if (config_.eval.diagnostics) {
     const std::int64_t size = config_.train.micro_batch_size();
     attention = diagnose(*experiment_.model, experiment_.task->batch(Split::test, 0, size).inputs,
@@ -411,7 +421,7 @@ void Trainer::log_test(const Evaluation& evaluation) {
        .lr = {},
        .grad_norm = {},
        .tokens_per_s = {},
-       .share_beyond_resolution = evaluation.share_beyond_resolution,
+       .summaries = evaluation.summaries,
        .groups = named_groups(evaluation),
        .attention = std::move(attention)});
   progress_.say(fmt::format("step {}/{}  test loss {:.4f}{}, accuracy {:.2f}%", step_,
@@ -452,6 +462,7 @@ void Trainer::require_finite_state() const {
 }
 
 void Trainer::save_step() {
+  read_step();
   require_finite_state();
   save(checkpoint_path(folder_.checkpoints(), step_));
   if (communicator_.is_root()) {
@@ -522,7 +533,7 @@ RunSummary run_training(Config& config, const Resume& resume, const Registries& 
   if (communicator.is_root()) require_usable_folder(path, from);
   require_room(config, progress, communicator);
   const ThreadScope threads(config.train.threads);
-  Experiment experiment = build_experiment(config, optimizer_shard(config, communicator));
+  Experiment experiment = build_experiment(config, {communicator.rank(), communicator.size()});
   const RunFolder folder = communicator.is_root() ? RunFolder::take(path) : RunFolder(path);
   const auto start = find_start(folder, from, progress, communicator);
   return Trainer(config, std::move(experiment), folder, start, known, progress, communicator)

@@ -53,8 +53,9 @@ class Trainer {
   std::optional<RunStatus> finish_resumed_step(const StopSignal& stop);
   std::optional<RunStatus> finish_step(const StopSignal& stop);
   bool test(const StopSignal& stop);
-  Batch make_batch(std::uint64_t step) const;
-  void train_step(const Batch& batch);
+  StepBatch make_batch(std::uint64_t step) const;
+  void train_step(const StepBatch& batch);
+  void read_step();
   void report_step();
   void log_step(double tokens_per_s);
   void log_test(const Evaluation& evaluation);
@@ -91,9 +92,11 @@ class Trainer {
   std::unique_ptr<EventLog> events_;     // the same for TensorBoard, where that is asked for
 
   // Of the last step.
-  Score batch_score_;
+  std::optional<StepScore> unread_score_;
+  Score batch_score_;             // as last read
+  NamedNumbers batch_summaries_;  // of a step that has a line of metrics
   double learning_rate_ = 0;
-  double grad_norm_ = 0;
+  double grad_norm_ = 0;  // as last read
 
   // Since the last line of metrics, and since this process began.
   double logged_seconds_ = 0;

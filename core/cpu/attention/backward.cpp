@@ -17,24 +17,25 @@ HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
-/// What the backward pass reads besides the problem, and where the tasks leave their shares. The
-/// leading dimension of the shares is the task within its head: see shares_per_group.
+/// What the backward pass reads besides the problem, and where the tasks leave their shares.
 template <class T>
 struct BackwardState {
   HeadRows<T> out, grad_out;
-  const T* lse;            // [B, H, Nq], or null without a softmax
-  Tensor grad_q;           // [shares, B, H, Nq, D padded]
-  Tensor grad_sharpness;   // [shares, B, H, Nq], or undefined
-  Tensor grad_log_factor;  // likewise
-  Tensor grad_distance;    // [shares, B, H, Nq + Nk - 1 + block_k], or undefined
+  const T* lse;  // [B, H, Nq], or null without a softmax
+  // The leading dimension of a share is the task within its head: see shares_per_group. Each key
+  // tile belongs to one task: of numbers of keys there is one share.
+  Tensor grad_q;                          // [shares, B, H, Nq padded, D padded]
+  AttentionOperands<Tensor> numbers;      // [shares, ..., padded], undefined where none are wanted
+  AttentionOperands<NumberRows<T>> rows;  // of those; `stride` is that of a head
 };
 
-template <class T, class Score, bool kSoftmax>
+template <class T, class Map, bool kSoftmax>
 class BackwardTile {
  public:
-  BackwardTile(const AttentionProblem<T>& problem, const BackwardState<T>& state,
+  BackwardTile(const Map& map, const AttentionProblem<T>& problem, const BackwardState<T>& state,
                const AttentionGrads& grads)
-      : p_(problem),
+      : map_(map),
+        p_(problem),
         s_(state),
         grads_(grads),
         d_(round_up(p_.d, attention_lanes<T>)),
@@ -49,9 +50,10 @@ class BackwardTile {
         grad_weights_(attention_block_q * attention_block_k + panel_rows),
         grad_k_((attention_block_k + attention_block_q) * d_),
         grad_v_((attention_block_k + attention_block_q) * dv_),
-        grad_bias_(attention_block_k),
         factors_(attention_block_k),
-        flags_(attention_block_k) {}
+        flags_(attention_block_k) {
+    if constexpr (!kSoftmax) cap_ = static_cast<T>(std::exp(map.log_cap));
+  }
 
   /// Makes ready for the key tiles of key/value head g.
   void start(std::int64_t b, std::int64_t g, std::int64_t share) {
@@ -71,12 +73,10 @@ class BackwardTile {
     const std::int64_t j1 = std::min(j0 + attention_block_k, p_.n_k);
     clear(grad_k_, attention_block_k * d_);
     clear(grad_v_, attention_block_k * dv_);
-    clear(grad_bias_, attention_block_k);
     k_columns_.pack(p_.k.row(b, g, j0), p_.k.row_stride, j1 - j0);
     v_columns_.pack(p_.v.row(b, g, j0), p_.v.row_stride, j1 - j0);
     k_rows_.pack(p_.k.row(b, g, j0), p_.k.row_stride, j1 - j0);
-    const std::int64_t first = p_.visibility.first_query(j0, p_.n_q);
-    const std::int64_t last = p_.visibility.end_query(j1, p_.n_q);
+    const auto [first, last] = p_.seen.pattern().queries_of(j0, j1);
     const std::int64_t per_group = p_.heads / p_.groups;
     for (std::int64_t h = g * per_group; h < (g + 1) * per_group; ++h) {
       for (std::int64_t i0 = first / attention_block_q * attention_block_q; i0 < last;
@@ -86,10 +86,6 @@ class BackwardTile {
     }
     store_rows(grad_k_, d_, p_.d, j1 - j0, HeadRows<T>(grads_.k).row(b, g, j0));
     store_rows(grad_v_, dv_, p_.dv, j1 - j0, HeadRows<T>(grads_.v).row(b, g, j0));
-    if (grads_.key_bias.defined()) {
-      std::copy_n(grad_bias_.data(), j1 - j0,
-                  grads_.key_bias.template data<T>() + (b * p_.groups + g) * p_.n_k + j0);
-    }
   }
 
  private:
@@ -131,7 +127,7 @@ class BackwardTile {
 
   void add_queries(const TilePosition& at, std::int64_t j1, std::int64_t share) {
     const std::int64_t rows = at.i1 - at.i0;
-    const std::int64_t end = std::min(j1, p_.visibility.end_key(at.i1));
+    const std::int64_t end = std::min(j1, p_.seen.pattern().keys_of(at.i0, at.i1).end);
     if (end <= at.j0) return;
     // Whole vectors, and whole register panels: keys are the rows of the products for grad_k,
     // grad_v.
@@ -161,43 +157,60 @@ class BackwardTile {
     const std::int64_t head_row = p_.row_of(at.b, at.h, query);
     T* const row = weights_.row(i, attention_block_k);
     T* const grad = grad_weights_.row(i, attention_block_k);
-    const TileKeys keys = seen_keys(p_, at, query, j1, row, flags_.data());
-    const Score score = make_score(p_, at, query, TypeTag<Score>());
+    const KeyFlags keys = p_.seen.keys(at.b * p_.heads + at.h, query, at.j0, j1, flags_.data());
+    const RowNumbers<T> numbers = row_numbers<Map>(p_, at, query);
+    const AttentionOperands<T*> key_grads = key_grads_of(at, query, share);
+    AttentionOperands<T> sums;
     if (p_.spec.dropout > 0) {
       dropout_row(p_, at, query, width, factors_.data());
       multiply_row(factors_.data(), width, grad);
     }
-    RowGrads<T> sums;
     if constexpr (kSoftmax) {
-      sums =
-          softmax_backward_row(score, keys, at.j0, width, s_.lse[head_row],
-                               mean_.row(at.h % (p_.heads / p_.groups), p_.n_q)[query], row, grad);
+      const T mean = mean_.row(at.h % (p_.heads / p_.groups), p_.n_q)[query];
+      sums = softmax_backward_row(map_, numbers, key_grads, keys, at.j0, width, s_.lse[head_row],
+                                  mean, row, grad);
     } else {
-      sums = weights_backward_row(score, keys, at.j0, width, row, grad);
+      sums = weights_backward_row(map_, numbers, key_grads, cap_, keys, at.j0, width, row, grad);
     }
     if (p_.spec.dropout > 0) multiply_row(factors_.data(), width, row);
-    const std::int64_t share_row = share * p_.batch * p_.heads * p_.n_q + head_row;
-    if (s_.grad_sharpness.defined())
-      s_.grad_sharpness.template data<T>()[share_row] += sums.sharpness;
-    if (s_.grad_log_factor.defined())
-      s_.grad_log_factor.template data<T>()[share_row] += sums.log_factor;
-    if (grads_.key_bias.defined()) add_row(grad, width, grad_bias_.data());
-    if (s_.grad_distance.defined()) {
-      const std::int64_t n = s_.grad_distance.size(-1);
-      const std::int64_t head = (share * p_.batch + at.b) * p_.heads + at.h;
-      add_row(grad, width,
-              s_.grad_distance.template data<T>() + head * n + at.j0 - query + p_.n_q - 1);
-    }
+    add_query_sums(sums, share * p_.batch * p_.heads * p_.n_q + head_row);
   }
 
+  // Where the gradients of the numbers of the keys of a row are added.
+  AttentionOperands<T*> key_grads_of(const TilePosition& at, std::int64_t query,
+                                     std::int64_t share) const {
+    AttentionOperands<T*> key_grads;
+    for_each_number(
+        [&](const NumberKind& number, const NumberRows<T>& all, T*& keys) HWY_ATTR {
+          if (!all.data) return;
+          const std::int64_t head = (share * p_.batch + at.b) * p_.heads + at.h;
+          if (number.of == NumberOf::key)
+            keys = all.data + (at.b * p_.groups + p_.group_of(at.h)) * all.stride + at.j0;
+          if (number.of == NumberOf::distance)
+            keys = all.data + head * all.stride + at.j0 - query + p_.n_q - 1;
+        },
+        s_.rows, key_grads);
+    return key_grads;
+  }
+
+  // Adds what a row summed to element `row` of the shares [shares, B, H, Nq].
+  void add_query_sums(const AttentionOperands<T>& sums, std::int64_t row) const {
+    for_each_number(
+        [&](const NumberKind& number, const NumberRows<T>& all, T sum) HWY_ATTR {
+          if (number.of == NumberOf::query && all.data) all.data[row] += sum;
+        },
+        s_.rows, sums);
+  }
+
+  const Map map_;
   const AttentionProblem<T>& p_;
   const BackwardState<T>& s_;
   const AttentionGrads& grads_;
+  T cap_ = 0;            // the largest weight without a softmax
   std::int64_t d_, dv_;  // padded to whole vectors
   ScratchTile<T> k_columns_, v_columns_, k_rows_;
   Scratch<T> mean_;  // of the heads that share keys
-  Scratch<T> q_tile_, grad_out_tile_, weights_, grad_weights_, grad_k_, grad_v_, grad_bias_,
-      factors_;
+  Scratch<T> q_tile_, grad_out_tile_, weights_, grad_weights_, grad_k_, grad_v_, factors_;
   Scratch<std::uint8_t> flags_;
 };
 
@@ -227,20 +240,23 @@ inline void add_shares(const Tensor& shares, const Tensor& out) {
 }
 
 /// The gradients of a head's queries from those of the queries times their factors, summed over the
-/// shares in order; and, of the dot score map, those of the factors.
-template <class T>
-void finish_queries(const AttentionProblem<T>& p, const Tensor& shares, std::int64_t b,
-                    std::int64_t h, const AttentionGrads& grads) {
+/// shares in order; and those of the number that is in the factors.
+template <class T, class Map>
+void finish_queries(const Map& map, const AttentionProblem<T>& p, const Tensor& shares,
+                    std::int64_t b, std::int64_t h, const AttentionGrads& grads) {
   const std::int64_t width = shares.size(-1), n_shares = shares.size(0);
   const std::int64_t share = shares.numel() / n_shares;
-  const bool wants_factor = p.spec.score == ScoreMap::dot && grads.sharpness.defined();
   for (std::int64_t i = 0; i < p.n_q; ++i) {
     const std::int64_t r = p.row_of(b, h, i);
     T* const total = shares.data<T>() + ((b * p.heads + h) * p.padded_queries() + i) * width;
     for (std::int64_t s = 1; s < n_shares; ++s) add_row(total + s * share, width, total);
-    if (wants_factor) {
-      grads.sharpness.template data<T>()[r] =
-          static_cast<T>(p.spec.scale) * dot_rows(p.q.row(b, h, i), total, p.d);
+    if constexpr (map.scales_queries) {
+      for_each_number(
+          [&](const NumberKind&, const NumberUse& use, const Tensor& grad) {
+            if (use.multiplies_query && grad.defined())
+              grad.data<T>()[r] = map.query_factor_gradient(dot_rows(p.q.row(b, h, i), total, p.d));
+          },
+          Map::uses, grads);
     }
     const T factor = p.query_factor(b, h, i);
     T* const out = grads.q.template data<T>() + r * p.d;
@@ -248,27 +264,56 @@ void finish_queries(const AttentionProblem<T>& p, const Tensor& shares, std::int
   }
 }
 
-template <class T, class Score, bool kSoftmax>
-void backward_tiles(const AttentionProblem<T>& p, const Tensor& out, const Tensor& lse,
-                    const Tensor& grad_out, const AttentionGrads& grads) {
+template <bool kSoftmax, class Map, class T>
+BackwardState<T> make_state(const AttentionProblem<T>& p, std::int64_t shares, const Tensor& out,
+                            const Tensor& lse, const Tensor& grad_out,
+                            const AttentionGrads& grads) {
   const DType type = dtype_of<T>();
-  const Device device = out.device();
-  constexpr bool kConformal = std::is_same_v<Score, ConformalScore<T>>;
-  const std::int64_t shares = shares_per_group(p), per_group = p.heads / p.groups;
-  const Shape per_query{shares, p.batch, p.heads, p.n_q};
   BackwardState<T> state{
-      HeadRows<T>(out),
-      HeadRows<T>(grad_out),
-      kSoftmax ? lse.data<T>() : nullptr,
-      Tensor::empty(
+      .out = HeadRows<T>(out),
+      .grad_out = HeadRows<T>(grad_out),
+      .lse = kSoftmax ? lse.data<T>() : nullptr,
+      .grad_q = Tensor::empty(
           {shares, p.batch, p.heads, p.padded_queries(), round_up(p.d, attention_lanes<T>)}, type),
-      kConformal && grads.sharpness.defined() ? Tensor::zeros(per_query, type, device) : Tensor(),
-      grads.log_factor.defined() ? Tensor::zeros(per_query, type, device) : Tensor(),
-      grads.distance_bias.defined()
-          ? Tensor::zeros({shares, p.batch, p.heads, p.distance_bias.size(1)}, type, device)
-          : Tensor()};
+      .numbers = {},
+      .rows = {}};
+  for_each_number(
+      [&](const NumberKind& number, const NumberUse& use, const Tensor& grad, Tensor& sums,
+          NumberRows<T>& rows) {
+        if (!grad.defined() || use.multiplies_query) return;
+        const std::int64_t width = p.padded_numbers(number.of);
+        const bool is_of_keys = number.of == NumberOf::key;
+        sums = Tensor::zeros(
+            {is_of_keys ? 1 : shares, p.batch, is_of_keys ? p.groups : p.heads, width}, type,
+            out.device());
+        rows = {sums.data<T>(), width};
+      },
+      Map::uses, grads, state.numbers, state.rows);
+  return state;
+}
+
+/// The gradients of the numbers from their shares.
+template <class T>
+void finish_numbers(const BackwardState<T>& state, const AttentionGrads& grads) {
+  for_each_number(
+      [&](const NumberKind& number, const Tensor& shares, const Tensor& grad) {
+        if (!shares.defined()) return;
+        const bool is_shared = number.of == NumberOf::distance;  // by the batch
+        add_shares(is_shared ? shares.reshape({shares.size(0) * shares.size(1), shares.size(2),
+                                               shares.size(3)})
+                             : shares,
+                   grad);
+      },
+      state.numbers, grads);
+}
+
+template <bool kSoftmax, class Map, class T>
+void backward_tiles(const Map& map, const AttentionProblem<T>& p, const Tensor& out,
+                    const Tensor& lse, const Tensor& grad_out, const AttentionGrads& grads) {
+  const std::int64_t shares = shares_per_group(p), per_group = p.heads / p.groups;
+  const BackwardState<T> state = make_state<kSoftmax, Map>(p, shares, out, lse, grad_out, grads);
   parallel_for(p.batch * p.groups * shares, 1, [&](std::int64_t begin, std::int64_t end) {
-    BackwardTile<T, Score, kSoftmax> tile(p, state, grads);
+    BackwardTile<T, Map, kSoftmax> tile(map, p, state, grads);
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t b = t / shares / p.groups, g = t / shares % p.groups, share = t % shares;
       tile.start(b, g, share);
@@ -276,41 +321,26 @@ void backward_tiles(const AttentionProblem<T>& p, const Tensor& out, const Tenso
         tile.run(b, g, key_tile, share);
       // While they are in cache.
       for (std::int64_t h = g * per_group; shares == 1 && h < (g + 1) * per_group; ++h)
-        finish_queries(p, state.grad_q, b, h, grads);
+        finish_queries(map, p, state.grad_q, b, h, grads);
     }
   });
   if (shares > 1) {
     parallel_for(p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t bh = begin; bh < end; ++bh)
-        finish_queries(p, state.grad_q, bh / p.heads, bh % p.heads, grads);
+        finish_queries(map, p, state.grad_q, bh / p.heads, bh % p.heads, grads);
     });
   }
-  if (state.grad_sharpness.defined()) add_shares(state.grad_sharpness, grads.sharpness);
-  if (grads.log_factor.defined()) add_shares(state.grad_log_factor, grads.log_factor);
-  if (grads.distance_bias.defined()) {  // the batch shares the bias
-    const std::int64_t n = p.distance_bias.size(1);
-    add_shares(state.grad_distance.reshape({shares * p.batch, p.heads, n}), grads.distance_bias);
-  }
-}
-
-template <class T>
-void attention_backward_as(const AttentionSpec& spec, const AttentionInputs& inputs,
-                           const Tensor& out, const Tensor& lse, const Tensor& grad_out,
-                           const AttentionGrads& grads) {
-  const AttentionProblem<T> p(spec, inputs);
-  if (spec.score == ScoreMap::dot) {
-    backward_tiles<T, DotScore<T>, true>(p, out, lse, grad_out, grads);
-  } else if (spec.normalizer == WeightNormalizer::softmax) {
-    backward_tiles<T, ConformalScore<T>, true>(p, out, lse, grad_out, grads);
-  } else {
-    backward_tiles<T, ConformalScore<T>, false>(p, out, lse, grad_out, grads);
-  }
+  finish_numbers(state, grads);
 }
 
 void attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs, const Tensor& out,
                         const Tensor& lse, const Tensor& grad_out, const AttentionGrads& grads) {
   dispatch_real("attention_backward", inputs.q.dtype(), [&](auto tag) {
-    attention_backward_as<typename decltype(tag)::type>(spec, inputs, out, lse, grad_out, grads);
+    const AttentionProblem<typename decltype(tag)::type> problem(spec, inputs);
+    with_score(spec, [&](auto map, auto is_softmax) {
+      if constexpr (is_softmax || map.has_weight)
+        backward_tiles<is_softmax>(map, problem, out, lse, grad_out, grads);
+    });
   });
 }
 

@@ -16,12 +16,13 @@ HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
-template <class T, class Score, bool kSoftmax>
+template <class T, class Map, bool kSoftmax>
 class ForwardTile {
  public:
-  ForwardTile(const AttentionProblem<T>& problem, const PackedTiles<T>& k_tiles,
+  ForwardTile(const Map& map, const AttentionProblem<T>& problem, const PackedTiles<T>& k_tiles,
               const PackedTiles<T>& v_tiles, const Tensor& out, const Tensor& lse)
-      : p_(problem),
+      : map_(map),
+        p_(problem),
         k_tiles_(k_tiles),
         v_tiles_(v_tiles),
         out_(out),
@@ -31,7 +32,9 @@ class ForwardTile {
         weights_(attention_block_q * attention_block_k),
         sums_(attention_block_q * dv_),
         factors_(attention_block_k),
-        flags_(attention_block_k) {}
+        flags_(attention_block_k) {
+    if constexpr (!kSoftmax) cap_ = static_cast<T>(std::exp(map.log_cap));
+  }
 
   /// Output rows [i0, i1) of head h of batch element b.
   void run(std::int64_t b, std::int64_t h, std::int64_t i0, std::int64_t i1) {
@@ -42,9 +45,9 @@ class ForwardTile {
       largest_[i] = -std::numeric_limits<T>::infinity();
       total_[i] = 0;
     }
-    const std::int64_t end = p_.visibility.end_key(i1);
-    const std::int64_t start = p_.visibility.first_key(i0) / attention_block_k * attention_block_k;
-    for (at.j0 = start; at.j0 < end; at.j0 += attention_block_k) add_keys(at, end);
+    const auto [first, end] = p_.seen.pattern().keys_of(i0, i1);
+    at.j0 = first / attention_block_k * attention_block_k;
+    for (; at.j0 < end; at.j0 += attention_block_k) add_keys(at, end);
     finish(at);
   }
 
@@ -57,12 +60,13 @@ class ForwardTile {
               weights_.data(), attention_block_k);
     for (std::int64_t i = 0; i < rows; ++i) {
       T* const row = weights_.row(i, attention_block_k);
-      const TileKeys keys = seen_keys(p_, at, at.i0 + i, j1, row, flags_.data());
-      const Score score = make_score(p_, at, at.i0 + i, TypeTag<Score>());
+      const KeyFlags keys =
+          p_.seen.keys(at.b * p_.heads + at.h, at.i0 + i, at.j0, j1, flags_.data());
+      const RowNumbers<T> numbers = row_numbers<Map>(p_, at, at.i0 + i);
       if constexpr (kSoftmax) {
-        softmax_row(score, keys, at.j0, width, i, row);
+        softmax_row(numbers, keys, at.j0, width, i, row);
       } else {
-        weights_row(score, keys, at.j0, width, row);
+        weights_row(map_, numbers, cap_, keys, at.j0, width, row);
       }
       if (p_.spec.dropout > 0) {
         dropout_row(p_, at, at.i0 + i, width, factors_.data());
@@ -74,9 +78,9 @@ class ForwardTile {
   }
 
   // Weights relative to the running maximum; what was summed before is rescaled when it rises.
-  void softmax_row(const Score& score, const TileKeys& keys, std::int64_t first, std::int64_t width,
-                   std::int64_t i, T* row) {
-    const T largest = std::max(largest_[i], logits_row(score, keys, first, width, row));
+  void softmax_row(const RowNumbers<T>& numbers, const KeyFlags& keys, std::int64_t first,
+                   std::int64_t width, std::int64_t i, T* row) {
+    const T largest = std::max(largest_[i], logits_row(map_, numbers, keys, first, width, row));
     if (largest == -std::numeric_limits<T>::infinity()) {  // nothing seen so far
       std::fill(row, row + width, T{0});
       return;
@@ -103,25 +107,27 @@ class ForwardTile {
     }
   }
 
+  const Map map_;
   const AttentionProblem<T>& p_;
   const PackedTiles<T>& k_tiles_;
   const PackedTiles<T>& v_tiles_;
   HeadRows<T> out_;
   T* lse_;
+  T cap_ = 0;        // the largest weight without a softmax
   std::int64_t dv_;  // padded to whole vectors
   Scratch<T> q_tile_, weights_, sums_, factors_;
   Scratch<std::uint8_t> flags_;
   T largest_[attention_block_q], total_[attention_block_q];
 };
 
-template <class T, class Score, bool kSoftmax>
-void forward_tiles(const AttentionProblem<T>& p, const Tensor& k, const Tensor& v,
+template <bool kSoftmax, class Map, class T>
+void forward_tiles(const Map& map, const AttentionProblem<T>& p, const Tensor& k, const Tensor& v,
                    const Tensor& out, const Tensor& lse) {
   const std::int64_t tiles = p.query_tiles();
   const PackedTiles<T> k_tiles(KeysAs::columns, k);
   const PackedTiles<T> v_tiles(KeysAs::rows, v);
   parallel_for(p.batch * p.heads * tiles, 4, [&](std::int64_t begin, std::int64_t end) {
-    ForwardTile<T, Score, kSoftmax> tile(p, k_tiles, v_tiles, out, lse);
+    ForwardTile<T, Map, kSoftmax> tile(map, p, k_tiles, v_tiles, out, lse);
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t bh = t / tiles, i0 = t % tiles * attention_block_q;
       tile.run(bh / p.heads, bh % p.heads, i0, std::min(i0 + attention_block_q, p.n_q));
@@ -129,23 +135,14 @@ void forward_tiles(const AttentionProblem<T>& p, const Tensor& k, const Tensor& 
   });
 }
 
-template <class T>
-void attention_forward_as(const AttentionSpec& spec, const AttentionInputs& inputs,
-                          const Tensor& out, const Tensor& lse) {
-  const AttentionProblem<T> p(spec, inputs);
-  if (spec.score == ScoreMap::dot) {
-    forward_tiles<T, DotScore<T>, true>(p, inputs.k, inputs.v, out, lse);
-  } else if (spec.normalizer == WeightNormalizer::softmax) {
-    forward_tiles<T, ConformalScore<T>, true>(p, inputs.k, inputs.v, out, lse);
-  } else {
-    forward_tiles<T, ConformalScore<T>, false>(p, inputs.k, inputs.v, out, lse);
-  }
-}
-
 void attention_forward(const AttentionSpec& spec, const AttentionInputs& inputs, const Tensor& out,
                        const Tensor& lse) {
   dispatch_real("attention", inputs.q.dtype(), [&](auto tag) {
-    attention_forward_as<typename decltype(tag)::type>(spec, inputs, out, lse);
+    const AttentionProblem<typename decltype(tag)::type> problem(spec, inputs);
+    with_score(spec, [&](auto map, auto is_softmax) {
+      if constexpr (is_softmax || map.has_weight)
+        forward_tiles<is_softmax>(map, problem, inputs.k, inputs.v, out, lse);
+    });
   });
 }
 

@@ -1,4 +1,4 @@
-// The attention kernels of the CPU: forward.cpp, backward.cpp and threshold.cpp.
+// The attention kernels of the CPU: forward.cpp, backward.cpp and topk.cpp.
 #pragma once
 
 #include "core/cpu/kernels.h"
@@ -13,8 +13,8 @@ class CpuAttention final : public AttentionKernels {
   void attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
                           const Tensor& out, const Tensor& lse, const Tensor& grad_out,
                           const AttentionGrads& grads) override;
-  void attention_threshold(const AttentionSpec& spec, const AttentionInputs& inputs,
-                           std::int64_t topk, const AttentionThreshold& out) override;
+  void attention_topk(const AttentionSpec& spec, const AttentionInputs& inputs,
+                      const Tensor& keys) override;
 };
 
 }  // namespace mobius

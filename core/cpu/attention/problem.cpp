@@ -1,8 +1,5 @@
 #include "core/cpu/attention/problem.h"
 
-#include <cmath>
-
-#include "core/ops/copy.h"
 #include "core/ops/elementwise.h"
 
 namespace mobius {
@@ -17,8 +14,16 @@ Tensor widened(const Tensor& x, std::int64_t width) {
   return out;
 }
 
-unsigned whole_or_zero(double x) {
-  return x == std::floor(x) && x < 1e6 ? static_cast<unsigned>(x) : 0u;
+// The arithmetic of a score map on the numbers of all queries.
+struct TensorMath {
+  static Tensor scale(const Tensor& x, double factor) { return mobius::scale(x, factor); }
+  static Tensor exp(const Tensor& x) { return unary({UnaryOp::exp}, x); }
+};
+
+// A number that all queries share has no dimensions.
+template <class T>
+NumberRows<const T> rows_of_queries(const Tensor& x) {
+  return {x.data<T>(), x.ndim() > 0 ? 1 : 0};
 }
 
 }  // namespace
@@ -36,25 +41,34 @@ AttentionProblem<T>::AttentionProblem(const AttentionSpec& s, const AttentionInp
       q(in.q),
       k(in.k),
       v(in.v),
-      visibility(s.mask, {batch, heads, n_q, n_k}),
-      sharpness(in.sharpness.defined() ? in.sharpness.data<T>() : nullptr),
-      twice_exponent(whole_or_zero(2 * s.exponent)),
-      factor(nullptr),
-      cap(static_cast<T>(std::exp(s.log_cap))),
-      threshold(s.threshold.value.defined() ? s.threshold.value.data<T>() : nullptr),
-      last_key(s.threshold.value.defined() ? s.threshold.last_key.data<std::int64_t>() : nullptr) {
-  if (in.log_factor.defined()) {
-    factor_of_query = twice_exponent == 0
-                          ? in.log_factor
-                          : unary({UnaryOp::exp}, mobius::scale(in.log_factor, 1 / s.exponent));
-    factor = factor_of_query.data<T>();
-  }
-  if (in.key_bias.defined()) {
-    key_bias = widened<T>(in.key_bias, key_tiles() * attention_block_k);
-  }
-  if (in.distance_bias.defined()) {
-    distance_bias = widened<T>(in.distance_bias, n_q + n_k - 1 + attention_block_k);
-  }
+      seen(s.mask, {batch, heads, n_q, n_k}) {
+  const auto shared = [&](double value) {
+    return Tensor::full({}, value, in.q.dtype(), in.q.device());
+  };
+  scores::for_each_number(
+      [&](const NumberKind& number, const Tensor& given, Tensor& x) {
+        if (number.of == NumberOf::query)
+          x = given.defined() ? given : shared(number.absent);
+        else if (given.defined())
+          x = widened<T>(given, padded_numbers(number.of));
+      },
+      in, laid_out_);
+  scores::with_score(spec, [&](auto map, auto) {
+    map.prepare(TensorMath(), laid_out_);
+    if constexpr (map.scales_queries)
+      factors_ = map.query_factor(TensorMath(), laid_out_);
+    else
+      factors_ = shared(1);
+  });
+  query_factors = rows_of_queries<T>(factors_);
+  scores::for_each_number(
+      [&](const NumberKind& number, const Tensor& x, NumberRows<const T>& rows) {
+        if (number.of == NumberOf::query)
+          rows = rows_of_queries<T>(x);
+        else if (x.defined())
+          rows = {x.data<T>(), x.size(-1)};
+      },
+      laid_out_, numbers);
 }
 
 template struct AttentionProblem<float>;

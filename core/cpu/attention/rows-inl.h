@@ -1,6 +1,5 @@
 // One row of one tile of the attention kernel: from the products <q_i, k_j> to weights, and back.
-// A score map is a struct with `logit`, the log of the unnormalised weight; the conformal one also
-// has its weight directly, without exp and log.
+// `Map` is a score map (core/score_maps/), instantiated here over vectors.
 //
 // Included once per instruction set, between HWY_BEFORE_NAMESPACE() and HWY_AFTER_NAMESPACE() of
 // its own (Highway's convention for -inl.h files).
@@ -27,64 +26,90 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-#include "core/attention_pieces.inc"
+#include "core/score_maps/score_maps.inc"
 
 template <class T>
 using Lanes = hn::ScalableTag<T>;
 
-/// ScoreMap::dot for one query; the pointers start at the first key of the tile, or are null.
+/// A number of attention for one row of a tile: of its query, or of the keys from the tile's first.
 template <class T>
-struct DotScore {
-  const T* key_bias;
-  const T* distance_bias;
-
-  template <class V>
-  HWY_INLINE V logit(V product, std::int64_t j) const {
-    const Lanes<T> d;
-    if (key_bias) product = hn::Add(product, hn::LoadU(d, key_bias + j));
-    if (distance_bias) product = hn::Add(product, hn::LoadU(d, distance_bias + j));
-    return product;
-  }
+struct RowNumber {
+  T value = 0;
+  const T* keys = nullptr;  // null where none is given
 };
 
-/// ScoreMap::conformal for one query.
+/// The gradient of such a number: summed over the row, or added to those of the keys.
 template <class T>
-struct ConformalScore {
-  T sharpness;              // t
-  T exponent;               // s
-  T base;                   // b = e^(g/s) with a whole 2s, else 1
-  T log_factor;             // g without one, else 0
-  T cap;                    // largest weight
-  unsigned twice_exponent;  // 2s where that is a whole number, else 0
+struct RowNumberGrad {
+  hn::Vec<Lanes<T>> sum;
+  T* keys;  // null where none is wanted
+};
 
-  /// a, kept positive where rounding carries t u to 1.
-  template <class V>
-  HWY_INLINE V distance(V product) const {
-    const Lanes<T> d;
-    const auto smallest = hn::Set(d, std::numeric_limits<T>::epsilon() / 2);
-    return hn::Max(conformal_distance(product, hn::Set(d, sharpness), hn::Set(d, T{1})), smallest);
+template <class T>
+using RowNumbers = AttentionOperands<RowNumber<T>>;
+template <class T>
+using RowNumberGrads = AttentionOperands<RowNumberGrad<T>>;
+
+/// Sums of 0 over the row; gradients of keys are added at `keys`.
+template <class T>
+HWY_INLINE RowNumberGrads<T> zero_grads(const AttentionOperands<T*>& keys) {
+  RowNumberGrads<T> grads;
+  for_each_number(
+      [](const NumberKind&, T* at, RowNumberGrad<T>& grad) HWY_ATTR {
+        grad = {hn::Zero(Lanes<T>()), at};
+      },
+      keys, grads);
+  return grads;
+}
+
+/// The gradients of the numbers of the query, summed over the lanes.
+template <class Map, class T>
+HWY_INLINE AttentionOperands<T> query_sums(const RowNumberGrads<T>& grads) {
+  AttentionOperands<T> sums;
+  for_each_number(
+      [](const NumberKind& number, const NumberUse& use, const RowNumberGrad<T>& grad, T& sum)
+          HWY_ATTR {
+            if (number.of == NumberOf::query && use.is_taken)
+              sum = hn::GetLane(hn::SumOfLanes(Lanes<T>(), grad.sum));
+          },
+      Map::uses, grads, sums);
+  return sums;
+}
+
+/// The arithmetic of a score map on the vector at key j, counted from the tile's first.
+template <class T>
+struct RowMath {
+  using V = hn::Vec<Lanes<T>>;
+  std::int64_t j;
+
+  HWY_INLINE V constant(double x) const { return hn::Set(Lanes<T>(), static_cast<T>(x)); }
+  HWY_INLINE double epsilon() const { return std::numeric_limits<T>::epsilon(); }
+  HWY_INLINE bool has(const RowNumber<T>& number) const { return number.keys != nullptr; }
+  HWY_INLINE V of_query(const RowNumber<T>& number) const {
+    return hn::Set(Lanes<T>(), number.value);
   }
-  /// -s log a: g is constant along the row and drops out of a softmax.
-  template <class V>
-  HWY_INLINE V logit(V product, std::int64_t /*j*/) const {
-    const Lanes<T> d;
-    return hn::Mul(hn::Set(d, -exponent), log(d, distance(product)));
+  HWY_INLINE V of_key(const RowNumber<T>& number) const {
+    return hn::LoadU(Lanes<T>(), number.keys + j);
   }
-  /// e^g / a^s, uncapped, given b / a.
-  template <class V>
-  HWY_INLINE V weight(V ratio) const {
+  HWY_INLINE V exp(V x) const { return HWY_NAMESPACE::exp(Lanes<T>(), x); }
+  HWY_INLINE V log(V x) const { return HWY_NAMESPACE::log(Lanes<T>(), x); }
+  HWY_INLINE V sqrt(V x) const { return hn::Sqrt(x); }
+  HWY_INLINE V max(V a, V b) const { return hn::Max(a, b); }
+  HWY_INLINE V mul_add(V a, V b, V c) const { return hn::MulAdd(a, b, c); }
+  HWY_INLINE void add_to_query(RowNumberGrad<T>& grad, V a) const { grad.sum = grad.sum + a; }
+  HWY_INLINE void add_to_query(RowNumberGrad<T>& grad, V a, V b) const {
+    grad.sum = hn::MulAdd(a, b, grad.sum);
+  }
+  HWY_INLINE void add_to_key(const RowNumberGrad<T>& grad, V a) const {
+    if (!grad.keys) return;
     const Lanes<T> d;
-    if (twice_exponent == 0) {
-      return exp(d, hn::MulAdd(hn::Set(d, exponent), log(d, ratio), hn::Set(d, log_factor)));
-    }
-    if (twice_exponent % 2 == 0) return positive_power(ratio, twice_exponent / 2);
-    return positive_power(hn::Sqrt(ratio), twice_exponent);
+    hn::StoreU(hn::LoadU(d, grad.keys + j) + a, d, grad.keys + j);
   }
 };
 
 /// Which lanes of the vector at key j (counted from the tile's first) are seen.
 template <class T>
-HWY_INLINE hn::Mask<Lanes<T>> seen_lanes(const TileKeys& keys, std::int64_t first, std::int64_t j) {
+HWY_INLINE hn::Mask<Lanes<T>> seen_lanes(const KeyFlags& keys, std::int64_t first, std::int64_t j) {
   const Lanes<T> d;
   const auto index = hn::Iota(d, static_cast<T>(j));
   auto seen = hn::And(hn::Ge(index, hn::Set(d, static_cast<T>(keys.lo - first))),
@@ -103,7 +128,7 @@ HWY_INLINE hn::Mask<Lanes<T>> seen_lanes(const TileKeys& keys, std::int64_t firs
 
 /// Whether every lane of the vector at j is seen, told without looking at the lanes.
 template <class T>
-HWY_INLINE bool all_seen(const TileKeys& keys, std::int64_t first, std::int64_t j) {
+HWY_INLINE bool all_seen(const KeyFlags& keys, std::int64_t first, std::int64_t j) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Lanes<T>()));
   return !keys.allowed && j + first >= keys.lo && j + first + lanes <= keys.hi;
 }
@@ -112,7 +137,7 @@ HWY_INLINE bool all_seen(const TileKeys& keys, std::int64_t first, std::int64_t 
 /// `seen` is a mask, or Everything where all lanes are.
 struct Everything {};
 template <class T, class Fn, class Zero>
-HWY_INLINE void for_each_vector(const TileKeys& keys, std::int64_t first, std::int64_t width,
+HWY_INLINE void for_each_vector(const KeyFlags& keys, std::int64_t first, std::int64_t width,
                                 Fn&& fn, Zero&& zero) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Lanes<T>()));
   for (std::int64_t j = 0; j < width; j += lanes) {
@@ -143,16 +168,18 @@ HWY_INLINE V or_else(M seen, V x, V other) {
 }
 
 /// products -> logits in place (-inf where unseen); returns the largest.
-template <class T, class Score>
-T logits_row(const Score& score, const TileKeys& keys, std::int64_t first, std::int64_t width,
-             T* row) {
+template <class T, class Map>
+T logits_row(Map map, const RowNumbers<T>& row_numbers, const KeyFlags& keys, std::int64_t first,
+             std::int64_t width, T* row) {
   const Lanes<T> d;
+  const RowNumbers<T> numbers = row_numbers;  // in registers: what is stored may not change it
   const auto lowest = hn::Neg(infinity(d));
   auto largest = lowest;
   for_each_vector<T>(
       keys, first, width,
       [&](std::int64_t j, auto seen) HWY_ATTR {
-        const auto x = or_else(seen, score.logit(hn::LoadU(d, row + j), j), lowest);
+        const auto logit = map.logit(RowMath<T>{j}, numbers, hn::LoadU(d, row + j));
+        const auto x = or_else(seen, logit, lowest);
         largest = hn::Max(largest, x);
         hn::StoreU(x, d, row + j);
       },
@@ -175,88 +202,79 @@ T exponentials_row(T shift, std::int64_t width, T* row) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-/// products -> capped weights e^g / a^s in place.
-template <class T>
-void weights_row(const ConformalScore<T>& score, const TileKeys& keys, std::int64_t first,
-                 std::int64_t width, T* row) {
+/// products -> weights without a softmax, none above `largest`, in place.
+template <class T, class Map>
+void weights_row(Map map, const RowNumbers<T>& row_numbers, T largest, const KeyFlags& keys,
+                 std::int64_t first, std::int64_t width, T* row) {
   const Lanes<T> d;
-  const auto b = hn::Set(d, score.base), cap = hn::Set(d, score.cap);
+  const RowNumbers<T> numbers = row_numbers;
+  const auto cap = hn::Set(d, largest);
   for_each_vector<T>(
       keys, first, width,
       [&](std::int64_t j, auto seen) HWY_ATTR {
-        const auto a = score.distance(hn::LoadU(d, row + j));
-        const auto w = hn::Min(score.weight(hn::Div(b, a)), cap);
-        hn::StoreU(or_zero(seen, w), d, row + j);
+        const auto w = map.weight(RowMath<T>{j}, numbers, hn::LoadU(d, row + j));
+        hn::StoreU(or_zero(seen, hn::Min(w, cap)), d, row + j);
       },
       [&](std::int64_t j) HWY_ATTR { hn::StoreU(hn::Zero(d), d, row + j); });
 }
 
-/// Gradients of the numbers of one query, summed over its keys.
-template <class T>
-struct RowGrads {
-  T sharpness = 0, log_factor = 0;
-};
-
 /// Backward of softmax: products -> weights in place, grad_w (d loss / d weight) -> grad of the
-/// products in place.
-template <class T, class Score>
-RowGrads<T> softmax_backward_row(const Score& score, const TileKeys& keys, std::int64_t first,
-                                 std::int64_t width, T lse, T mean, T* row, T* grad_w) {
+/// products in place. Adds gradients of numbers at `key_grads`, or returns them where they belong
+/// to the query.
+template <class T, class Map>
+AttentionOperands<T> softmax_backward_row(Map map, const RowNumbers<T>& row_numbers,
+                                          const AttentionOperands<T*>& key_grads,
+                                          const KeyFlags& keys, std::int64_t first,
+                                          std::int64_t width, T lse, T mean, T* row, T* grad_w) {
   const Lanes<T> d;
+  const RowNumbers<T> numbers = row_numbers;
+  RowNumberGrads<T> grads = zero_grads(key_grads);
   const auto shift = hn::Set(d, lse), centre = hn::Set(d, mean);
-  auto grad_t = hn::Zero(d);
   for_each_vector<T>(
       keys, first, width,
       [&](std::int64_t j, auto seen) HWY_ATTR {
+        const RowMath<T> m{j};
         const auto product = hn::LoadU(d, row + j);
-        const auto w = or_zero(seen, hn::Exp(d, hn::Sub(score.logit(product, j), shift)));
+        const auto logit = map.logit(m, numbers, product);
+        const auto w = or_zero(seen, hn::Exp(d, hn::Sub(logit, shift)));
         const auto grad_logit = softmax_gradient(w, hn::LoadU(d, grad_w + j), centre);
         hn::StoreU(w, d, row + j);
-        if constexpr (std::is_same_v<Score, ConformalScore<T>>) {
-          // logit = -s log(1 - t u): its derivatives share the factor s / a.
-          const auto inverse = hn::Div(hn::Set(d, T{1}), score.distance(product));
-          const auto common = conformal_gradient(grad_logit, hn::Set(d, score.exponent), inverse);
-          hn::StoreU(hn::Mul(common, hn::Set(d, score.sharpness)), d, grad_w + j);
-          grad_t = hn::MulAdd(common, product, grad_t);
-        } else {
-          hn::StoreU(grad_logit, d, grad_w + j);
-        }
+        hn::StoreU(map.gradient(m, numbers, product, grad_logit, grads), d, grad_w + j);
       },
       [&](std::int64_t j) HWY_ATTR {
         hn::StoreU(hn::Zero(d), d, row + j);
         hn::StoreU(hn::Zero(d), d, grad_w + j);
       });
-  return {hn::GetLane(hn::SumOfLanes(d, grad_t)), 0};
+  return query_sums<Map>(grads);
 }
 
-/// The same without normalisation, for the conformal map.
-template <class T>
-RowGrads<T> weights_backward_row(const ConformalScore<T>& score, const TileKeys& keys,
-                                 std::int64_t first, std::int64_t width, T* row, T* grad_w) {
+/// Backward of weights_row(), in the manner of softmax_backward_row().
+template <class T, class Map>
+AttentionOperands<T> weights_backward_row(Map map, const RowNumbers<T>& row_numbers,
+                                          const AttentionOperands<T*>& key_grads, T largest,
+                                          const KeyFlags& keys, std::int64_t first,
+                                          std::int64_t width, T* row, T* grad_w) {
   const Lanes<T> d;
-  const auto one = hn::Set(d, T{1}), b = hn::Set(d, score.base), s = hn::Set(d, score.exponent);
-  const auto t = hn::Set(d, score.sharpness), cap = hn::Set(d, score.cap);
-  auto grad_t = hn::Zero(d), grad_g = hn::Zero(d);
+  const RowNumbers<T> numbers = row_numbers;
+  RowNumberGrads<T> grads = zero_grads(key_grads);
+  const auto cap = hn::Set(d, largest);
   for_each_vector<T>(
       keys, first, width,
       [&](std::int64_t j, auto seen) HWY_ATTR {
+        const RowMath<T> m{j};
         const auto product = hn::LoadU(d, row + j);
-        const auto inverse = hn::Div(one, score.distance(product));
-        const auto uncapped = score.weight(hn::Mul(b, inverse));
+        const auto uncapped = map.weight_beside_gradient(m, numbers, product);
         const auto w = or_zero(seen, hn::Min(uncapped, cap));
         const auto passes = hn::IfThenElseZero(hn::Le(uncapped, cap), w);
         const auto grad_log = hn::Mul(passes, hn::LoadU(d, grad_w + j));
-        const auto common = conformal_gradient(grad_log, s, inverse);
         hn::StoreU(w, d, row + j);
-        hn::StoreU(hn::Mul(common, t), d, grad_w + j);
-        grad_t = hn::MulAdd(common, product, grad_t);
-        grad_g = hn::Add(grad_g, grad_log);
+        hn::StoreU(map.weight_gradient(m, numbers, product, grad_log, grads), d, grad_w + j);
       },
       [&](std::int64_t j) HWY_ATTR {
         hn::StoreU(hn::Zero(d), d, row + j);
         hn::StoreU(hn::Zero(d), d, grad_w + j);
       });
-  return {hn::GetLane(hn::SumOfLanes(d, grad_t)), hn::GetLane(hn::SumOfLanes(d, grad_g))};
+  return query_sums<Map>(grads);
 }
 
 /// to += x over whole vectors.

@@ -93,7 +93,7 @@ class PackedTiles {
  public:
   PackedTiles(KeysAs keys_as, const Tensor& x)
       : packing_(keys_as, x.size(3)),
-        tiles_((x.size(2) + attention_block_k - 1) / attention_block_k),
+        tiles_(ceil_div(x.size(2), attention_block_k)),
         memory_(Tensor::empty({x.size(0) * x.size(1) * tiles_, packing_.size()}, x.dtype())) {
     const HeadRows<T> keys(x);
     const std::int64_t groups = x.size(1), n = x.size(2);
@@ -160,50 +160,23 @@ struct TilePosition {
   std::int64_t b, h, i0, i1, j0;
 };
 
-template <class T>
-DotScore<T> make_score(const AttentionProblem<T>& p, const TilePosition& at, std::int64_t i,
-                       TypeTag<DotScore<T>>) {
-  DotScore<T> score{nullptr, nullptr};
-  if (p.key_bias.defined()) {
-    const std::int64_t bg = at.b * p.groups + p.group_of(at.h);
-    score.key_bias = p.key_bias.template data<T>() + bg * p.key_bias.size(1) + at.j0;
-  }
-  if (p.distance_bias.defined()) {
-    score.distance_bias =
-        p.distance_bias.template data<T>() + at.h * p.distance_bias.size(1) + at.j0 - i + p.n_q - 1;
-  }
-  return score;
-}
-
-template <class T>
-ConformalScore<T> make_score(const AttentionProblem<T>& p, const TilePosition& at, std::int64_t i,
-                             TypeTag<ConformalScore<T>>) {
-  const std::int64_t row = p.row_of(at.b, at.h, i);
-  const bool by_products = p.twice_exponent != 0;
-  return {.sharpness = p.sharpness[row],
-          .exponent = static_cast<T>(p.spec.exponent),
-          .base = p.factor && by_products ? p.factor[row] : T{1},
-          .log_factor = p.factor && !by_products ? p.factor[row] : T{0},
-          .cap = p.cap,
-          .twice_exponent = p.twice_exponent};
-}
-
-/// The keys of tile [j0, j1) that query i sees, given its products with them.
-template <class T>
-TileKeys seen_keys(const AttentionProblem<T>& p, const TilePosition& at, std::int64_t i,
-                   std::int64_t j1, const T* products, std::uint8_t* flags) {
-  TileKeys keys = p.visibility.keys(at.b, at.h, i, at.j0, j1, flags);
-  if (!p.threshold) return keys;
-  const std::int64_t row = p.row_of(at.b, at.h, i);
-  const T threshold = p.threshold[row];
-  for (std::int64_t j = at.j0; j < j1; ++j) {
-    const T x = products[j - at.j0];
-    const bool selected = x > threshold || (x == threshold && j <= p.last_key[row]);
-    const bool seen = !keys.allowed || flags[j - at.j0] != 0;
-    flags[j - at.j0] = selected && seen ? 1 : 0;
-  }
-  keys.allowed = flags;
-  return keys;
+/// The numbers that `Map` takes, for query i and the keys of a tile.
+template <class Map, class T>
+RowNumbers<T> row_numbers(const AttentionProblem<T>& p, const TilePosition& at, std::int64_t i) {
+  RowNumbers<T> row;
+  for_each_number(
+      [&](const NumberKind& number, const NumberUse& use, const NumberRows<const T>& all,
+          RowNumber<T>& x) HWY_ATTR {
+        if (!use.is_taken || !all.data) return;
+        if (number.of == NumberOf::query)
+          x.value = all.data[p.row_of(at.b, at.h, i) * all.stride];
+        else if (number.of == NumberOf::key)
+          x.keys = all.data + (at.b * p.groups + p.group_of(at.h)) * all.stride + at.j0;
+        else
+          x.keys = all.data + at.h * all.stride + at.j0 - i + p.n_q - 1;
+      },
+      Map::uses, p.numbers, row);
+  return row;
 }
 
 /// Factors of the weights of one row of a tile under dropout: 0 or 1 / (1 - rate). The number of

@@ -8,15 +8,13 @@
 
 #include "core/cpu/simd/isa.h"
 #include "core/error.h"
+#include "core/round.h"
 
 namespace mobius {
 namespace {
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t round_up(std::int64_t a, std::int64_t unit) { return ceil_div(a, unit) * unit; }
-
-// Returns the side of the fewest equal tiles that are at most `longest`: 768 rows make two tiles
-// of 384, because 512 and 256 would leave one of two threads waiting.
+// The side of as few equal tiles as are no longer than `longest`: 768 rows are two tiles of 384,
+// not 512 and 256, which keep one of two threads waiting.
 std::int64_t even_tile(std::int64_t side, std::int64_t longest) {
   return side <= longest ? side : round_up(ceil_div(side, ceil_div(side, longest)), 16);
 }

@@ -28,22 +28,19 @@ TEST(OneRank, LeavesThingsAsTheyAre) {
   EXPECT_EQ(alone.size(), 1);
   EXPECT_TRUE(alone.is_root());
   const Tensor values = Tensor::from(std::vector<float>{1, 2, 3, 4}, {4});
-  const auto pending = alone.start_sum(values);
-  pending->advance();
-  pending->wait();
+  std::vector<std::unique_ptr<Pending>> started;
+  started.push_back(alone.start_sum(values));
+  started.push_back(alone.start_reduce_scatter(values));
+  started.push_back(alone.start_all_gather(values));
+  for (const auto& pending : started) {
+    pending->advance();
+    pending->wait();
+  }
   alone.broadcast(values);
-  alone.all_gather(values);
   EXPECT_EQ(values.to_vector<float>(), (std::vector<float>{1, 2, 3, 4}));
   EXPECT_EQ(alone.broadcast("text"), "text");
   EXPECT_TRUE(alone.any(true));
   EXPECT_FALSE(alone.any(false));
-}
-
-TEST(OneRank, GathersItsOwn) {
-  OneRank alone;
-  const Tensor whole = Tensor::zeros({2, 2});
-  alone.gather(Tensor::from(std::vector<float>{1, 2, 3, 4}, {4}), whole);
-  EXPECT_EQ(whole.to_vector<float>(), (std::vector<float>{1, 2, 3, 4}));
 }
 
 }  // namespace

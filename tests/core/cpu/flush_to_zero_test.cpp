@@ -99,9 +99,9 @@ TYPED_TEST(Flushed, MomentsDecayToZero) {
   const auto least = static_cast<double>(std::numeric_limits<TypeParam>::min());
   const Tensor zero = Tensor::zeros({9}, type), parameter = Tensor::ones({9}, type);
   const Tensor m = Tensor::full({9}, least, type), v = Tensor::full({9}, least, type);
-  testing::cpu().optimizer->adamw(
-      {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0, .step = 1000}, zero,
-      parameter, m, v);
+  const ParameterUpdate update = {zero, parameter, {m, v}};
+  adamw({.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0}, std::span(&update, 1),
+        testing::update_scalars(0.1, 1000));
   for (const Tensor& moment : {m, v})
     for (const TypeParam value : moment.to_vector<TypeParam>()) EXPECT_EQ(value, 0);
 }

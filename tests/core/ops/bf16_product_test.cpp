@@ -64,7 +64,7 @@ TEST(Bf16, RoundsToTheNearestAndTiesToEven) {
     if (!std::isnan(value)) values.push_back(value);
   }
   const auto n = static_cast<std::int64_t>(values.size());
-  const auto got = Tensor::from(values, {n}).to(DType::bf16).to_vector<float>();
+  const auto got = placed::from(values, {n}).to(DType::bf16).to_vector<float>();
   for (std::size_t i = 0; i < values.size(); ++i) {
     ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]),
               std::bit_cast<std::uint32_t>(nearest_bf16(values[i])))
@@ -76,7 +76,7 @@ TEST(Bf16, NaNStaysOne) {
   const float quiet = std::numeric_limits<float>::quiet_NaN();
   const float low_bits_only = std::bit_cast<float>(0x7f800001u), negative = -quiet;
   const std::vector<float> values(67, low_bits_only);
-  for (const float value : Tensor::from(values, {67}).to(DType::bf16).to_vector<float>())
+  for (const float value : placed::from(values, {67}).to(DType::bf16).to_vector<float>())
     EXPECT_TRUE(std::isnan(value));
   for (const float value : {quiet, low_bits_only, negative})
     EXPECT_TRUE(std::isnan(static_cast<float>(BFloat16(value))));
@@ -123,11 +123,11 @@ TEST(Bf16Matmul, LongK) {
 // Sums of 2^14 ones, and of what each adds less than half a bf16 unit to: exact in f32 alone.
 TEST(Bf16Matmul, SumsInF32) {
   const std::int64_t k = 16384;
-  const Tensor ones = Tensor::ones({1, k}, DType::bf16);
-  const Tensor small = Tensor::full({k, 3}, std::ldexp(1.0, -12), DType::bf16);
+  const Tensor ones = placed::ones({1, k}, DType::bf16);
+  const Tensor small = placed::full({k, 3}, std::ldexp(1.0, -12), DType::bf16);
   EXPECT_EQ(matmul(ones, ones.transpose(0, 1)).item(), 16384);
-  Tensor out = Tensor::full({1, 3}, 1);
-  cpu().matmul->matmul(ones, small, true, out);
+  Tensor out = placed::full({1, 3}, 1);
+  tested.matmul->matmul(ones, small, true, out);
   EXPECT_EQ(out.to_vector<float>(), std::vector<float>(3, 5));
 }
 
@@ -148,7 +148,7 @@ TEST(Bf16Matmul, Batches) {
 TEST(Bf16Matmul, Accumulates) {
   for (const std::int64_t k : {5, 300, 5000}) {
     const Tensor a = random_bf16({6, k}, 1), b = random_bf16({k, 9}, 2);
-    Tensor out = Tensor::full({6, 9}, 3);
+    Tensor out = placed::full({6, 9}, 3);
     matmul_add(out, a, b);
     expect_product<float>(a, b, out, 3);
   }
@@ -157,28 +157,28 @@ TEST(Bf16Matmul, Accumulates) {
 TEST(Bf16Matmul, OverwritesWhateverWasThere) {
   for (const std::int64_t k : {3, 5000}) {
     const Tensor a = random_bf16({6, k}, 1), b = random_bf16({k, 9}, 2);
-    const Tensor out = Tensor::full({6, 9}, std::numeric_limits<double>::quiet_NaN());
-    cpu().matmul->matmul(a, b, false, out);
+    const Tensor out = placed::full({6, 9}, std::numeric_limits<double>::quiet_NaN());
+    tested.matmul->matmul(a, b, false, out);
     expect_product<float>(a, b, out);
   }
 }
 
 TEST(Bf16Matmul, EmptyOperands) {
   const DType type = DType::bf16;
-  EXPECT_EQ(matmul(Tensor::empty({0, 3}, type), Tensor::empty({3, 4}, type)).numel(), 0);
-  EXPECT_EQ(matmul(Tensor::empty({2, 3, 4}, type), Tensor::empty({2, 4, 0}, type)).numel(), 0);
-  const Tensor no_k = matmul(Tensor::empty({2, 0}, type), Tensor::empty({0, 3}, type));
+  EXPECT_EQ(matmul(placed::empty({0, 3}, type), placed::empty({3, 4}, type)).numel(), 0);
+  EXPECT_EQ(matmul(placed::empty({2, 3, 4}, type), placed::empty({2, 4, 0}, type)).numel(), 0);
+  const Tensor no_k = matmul(placed::empty({2, 0}, type), placed::empty({0, 3}, type));
   EXPECT_EQ(no_k.to_vector<float>(), std::vector<float>(6, 0));
-  Tensor kept = Tensor::ones({2, 3});
-  matmul_add(kept, Tensor::empty({2, 0}, type), Tensor::empty({0, 3}, type));
+  Tensor kept = placed::ones({2, 3});
+  matmul_add(kept, placed::empty({2, 0}, type), placed::empty({0, 3}, type));
   EXPECT_EQ(kept.to_vector<float>(), std::vector<float>(6, 1));
 }
 
 TEST(Bf16Matmul, CarriesWhatIsNotFinite) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  Tensor a = Tensor::ones({3, 40}, DType::bf16), b = Tensor::ones({40, 50}, DType::bf16);
-  a.slice(0, 1, 2).slice(1, 39, 40).copy_from(Tensor::full({1, 1}, kInfinity));
-  a.slice(0, 2, 3).slice(1, 7, 8).copy_from(Tensor::full({1, 1}, nan));
+  Tensor a = placed::ones({3, 40}, DType::bf16), b = placed::ones({40, 50}, DType::bf16);
+  a.slice(0, 1, 2).slice(1, 39, 40).copy_from(placed::full({1, 1}, kInfinity));
+  a.slice(0, 2, 3).slice(1, 7, 8).copy_from(placed::full({1, 1}, nan));
   const std::vector<float> got = matmul(a, b).to_vector<float>();
   for (std::size_t j = 0; j < 50; ++j) {
     EXPECT_EQ(got[j], 40);
@@ -208,7 +208,7 @@ TEST(Bf16Matmul, RefusesOtherTypesBesideIt) {
   EXPECT_THROW(matmul(a, b), ShapeError);
   EXPECT_THROW(linear(a, random_tensor<float>({4, 3}, 3)), ShapeError);
   EXPECT_THROW(linear(a, random_bf16({4, 3}, 3), random_bf16({4}, 4)), ShapeError);
-  Tensor out = Tensor::zeros({2, 2}, DType::bf16);
+  Tensor out = placed::zeros({2, 2}, DType::bf16);
   EXPECT_THROW(matmul_add(out, a, b.to(DType::bf16)), ShapeError);
 }
 
@@ -241,9 +241,9 @@ TEST(Bf16Linear, ActivationEqualsTheElementwiseFunction) {
 
 TEST(Bf16Linear, EmptyOperands) {
   const DType type = DType::bf16;
-  EXPECT_EQ(linear(Tensor::empty({0, 3}, type), Tensor::empty({4, 3}, type)).numel(), 0);
+  EXPECT_EQ(linear(placed::empty({0, 3}, type), placed::empty({4, 3}, type)).numel(), 0);
   const Tensor bias = random_tensor<float>({4}, 1);
-  const Tensor only_bias = linear(Tensor::empty({1, 0}, type), Tensor::empty({4, 0}, type), bias);
+  const Tensor only_bias = linear(placed::empty({1, 0}, type), placed::empty({4, 0}, type), bias);
   EXPECT_EQ(only_bias.to_vector<float>(), bias.to_vector<float>());
 }
 

@@ -12,6 +12,7 @@
 
 #include "core/cpu/gemm/gemm.h"
 #include "core/ops.h"
+#include "tests/device.h"
 
 namespace mobius::bf16_shapes_test {
 namespace {
@@ -37,7 +38,7 @@ Tensor matrix(std::int64_t rows, std::int64_t cols, bool is_transposed, Value&& 
   for (std::int64_t i = 0; i < outer; ++i)
     for (std::int64_t j = 0; j < inner; ++j)
       values.push_back(static_cast<float>(is_transposed ? value(j, i) : value(i, j)));
-  const Tensor dense = Tensor::from(values, {outer, inner}).to(DType::bf16);
+  const Tensor dense = placed::from(values, {outer, inner}).to(DType::bf16);
   return is_transposed ? dense.transpose(0, 1) : dense;
 }
 
@@ -92,8 +93,9 @@ TEST(Bf16ShapesDeathTest, EveryShapeIsComputedAndRight) {
 TEST(EvenProduct, HasTheSumsOfTheProductAndAnEvenK) {
   for (const std::int64_t k : {1, 2, 5, 6, 63}) {
     const std::int64_t m = 3, n = 4;
-    const Tensor a = random_normal({k, m}, 0, 1, {1, 1}).to(DType::bf16);  // a is transposed
-    const Tensor b = random_normal({k, 2 * n}, 0, 1, {1, 2}).to(DType::bf16).slice(1, 0, n);
+    const Tensor a =
+        placed::random_normal({k, m}, 0, 1, {1, 1}).to(DType::bf16);  // a is transposed
+    const Tensor b = placed::random_normal({k, 2 * n}, 0, 1, {1, 2}).to(DType::bf16).slice(1, 0, n);
     const EvenProduct even({m, n, k}, {a.data<BFloat16>(), 1, m}, {b.data<BFloat16>(), 2 * n, 1});
     EXPECT_EQ(even.shape.k, k + k % 2);
     EXPECT_EQ(even.shape.m, m);

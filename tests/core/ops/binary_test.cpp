@@ -46,8 +46,8 @@ class Binary : public ::testing::Test {
   static void expect(BinaryOp op, const Tensor& a, const Tensor& b, const Shape& shape,
                      const std::function<double(double, double)>& want) {
     const Tensor x = a.expand(shape), y = b.expand(shape);
-    const Tensor out = Tensor::empty(shape, dtype_of<T>());
-    cpu().elementwise->binary(op, x, y, out);
+    const Tensor out = placed::empty(shape, dtype_of<T>());
+    tested.elementwise->binary(op, x, y, out);
     const auto p = x.to_vector<T>(), q = y.to_vector<T>(), got = out.template to_vector<T>();
     for (std::size_t i = 0; i < got.size(); ++i) {
       const auto expected =
@@ -98,11 +98,11 @@ TYPED_TEST_SUITE(BinaryReal, RealTypes);
 TYPED_TEST(BinaryReal, NanWinsMaximumAndMinimum) {
   const TypeParam nan = std::numeric_limits<TypeParam>::quiet_NaN();
   std::vector<TypeParam> numbers(17, 1), nans(17, nan);
-  const Tensor x = Tensor::from(numbers, {17}), y = Tensor::from(nans, {17});
+  const Tensor x = placed::from(numbers, {17}), y = placed::from(nans, {17});
   for (const BinaryOp op : {BinaryOp::maximum, BinaryOp::minimum}) {
     const Tensor left = x.empty_like(), right = x.empty_like();
-    cpu().elementwise->binary(op, x, y, left);
-    cpu().elementwise->binary(op, y, x, right);
+    tested.elementwise->binary(op, x, y, left);
+    tested.elementwise->binary(op, y, x, right);
     for (const TypeParam value : left.template to_vector<TypeParam>())
       EXPECT_TRUE(std::isnan(value));
     for (const TypeParam value : right.template to_vector<TypeParam>())
@@ -113,8 +113,8 @@ TYPED_TEST(BinaryReal, NanWinsMaximumAndMinimum) {
 TYPED_TEST(BinaryReal, AddsInPlace) {
   for (const std::int64_t n : testing::ragged_sizes) {
     const Tensor x = testing::random_tensor<TypeParam>({n}, 5);
-    const Tensor whole = Tensor::full({n + 4}, 3, x.dtype());
-    cpu().elementwise->add_in_place(whole.slice(0, 3, n + 3), x);
+    const Tensor whole = placed::full({n + 4}, 3, x.dtype());
+    tested.elementwise->add_in_place(whole.slice(0, 3, n + 3), x);
     const auto got = whole.template to_vector<TypeParam>(),
                added = x.template to_vector<TypeParam>();
     ASSERT_EQ(got[2], 3);
@@ -125,13 +125,13 @@ TYPED_TEST(BinaryReal, AddsInPlace) {
 
 TYPED_TEST(BinaryReal, AddsInPlaceToAndFromViews) {
   const Tensor x = testing::random_tensor<TypeParam>({7, 9}, 6);
-  const Tensor out = Tensor::full({9, 7}, 1, x.dtype());
-  cpu().elementwise->add_in_place(out.transpose(0, 1), x);  // strided out
-  cpu().elementwise->add_in_place(out, x.transpose(0, 1));  // strided x
-  cpu().elementwise->add_in_place(out,
-                                  x.slice(0, 0, 1).slice(1, 0, 1).expand({9, 7}));  // one value
-  cpu().elementwise->add_in_place(out,
-                                  x.slice(0, 2, 3).transpose(0, 1).expand({9, 7}));  // a column
+  const Tensor out = placed::full({9, 7}, 1, x.dtype());
+  tested.elementwise->add_in_place(out.transpose(0, 1), x);  // strided out
+  tested.elementwise->add_in_place(out, x.transpose(0, 1));  // strided x
+  tested.elementwise->add_in_place(out,
+                                   x.slice(0, 0, 1).slice(1, 0, 1).expand({9, 7}));  // one value
+  tested.elementwise->add_in_place(out,
+                                   x.slice(0, 2, 3).transpose(0, 1).expand({9, 7}));  // a column
   const auto got = out.template to_vector<TypeParam>(), v = x.template to_vector<TypeParam>();
   for (std::size_t r = 0; r < 9; ++r) {
     for (std::size_t c = 0; c < 7; ++c) {
@@ -144,8 +144,8 @@ TYPED_TEST(BinaryReal, AddsInPlaceToAndFromViews) {
 
 TYPED_TEST(BinaryReal, ScalesInPlace) {
   const Tensor x = testing::random_tensor<TypeParam>({21, 11}, 7), whole = x.clone();
-  cpu().elementwise->scale_in_place(whole.slice(1, 2, 9), 0.5);
-  cpu().elementwise->scale_in_place(whole.slice(0, 20, 21), 4);
+  tested.elementwise->scale_in_place(whole.slice(1, 2, 9), 0.5);
+  tested.elementwise->scale_in_place(whole.slice(0, 20, 21), 4);
   const auto before = x.template to_vector<TypeParam>(),
              got = whole.template to_vector<TypeParam>();
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -160,7 +160,7 @@ TYPED_TEST(BinaryReal, ThreadsDoNotMatter) {
   const Tensor b = testing::random_tensor<TypeParam>({257}, 9);
   testing::expect_same_for_every_thread_count<TypeParam>([&] {
     const Tensor out = a.clone();
-    cpu().elementwise->add_in_place(out, b.expand(a.shape()));
+    tested.elementwise->add_in_place(out, b.expand(a.shape()));
     return out;
   });
 }
@@ -168,34 +168,34 @@ TYPED_TEST(BinaryReal, ThreadsDoNotMatter) {
 TEST(BinaryIntegers, WrapAroundAndRefuseToDivideByZero) {
   const auto largest = std::numeric_limits<std::int32_t>::max();
   const auto smallest = std::numeric_limits<std::int32_t>::min();
-  const Tensor a = Tensor::from(std::vector<std::int32_t>{largest, smallest}, {2});
-  const Tensor minus = Tensor::from(std::vector<std::int32_t>{-1, -1}, {2}), out = a.empty_like();
-  cpu().elementwise->binary(BinaryOp::sub, a, minus, out);
+  const Tensor a = placed::from(std::vector<std::int32_t>{largest, smallest}, {2});
+  const Tensor minus = placed::from(std::vector<std::int32_t>{-1, -1}, {2}), out = a.empty_like();
+  tested.elementwise->binary(BinaryOp::sub, a, minus, out);
   EXPECT_EQ(out.to_vector<std::int32_t>(), (std::vector<std::int32_t>{smallest, smallest + 1}));
-  cpu().elementwise->binary(BinaryOp::div, a, minus, out);
+  tested.elementwise->binary(BinaryOp::div, a, minus, out);
   EXPECT_EQ(out.to_vector<std::int32_t>(), (std::vector<std::int32_t>{-largest, smallest}));
-  EXPECT_THROW(cpu().elementwise->binary(BinaryOp::div, a, Tensor::zeros({2}, DType::i32), out),
+  EXPECT_THROW(tested.elementwise->binary(BinaryOp::div, a, placed::zeros({2}, DType::i32), out),
                Error);
 }
 
 TEST(BinaryBf16, ComputesInFloat) {
-  const Tensor a = Tensor::full({19}, 1.5, DType::bf16), b = Tensor::full({19}, 0.25, DType::bf16);
+  const Tensor a = placed::full({19}, 1.5, DType::bf16), b = placed::full({19}, 0.25, DType::bf16);
   const Tensor out = a.empty_like();
-  cpu().elementwise->binary(BinaryOp::mul, a, b, out);
+  tested.elementwise->binary(BinaryOp::mul, a, b, out);
   EXPECT_EQ(out.to_vector<float>(), std::vector<float>(19, 0.375f));
 }
 
 TEST(Compare, EveryTypeAndRelation) {
   for (const DType dtype :
        {DType::f32, DType::f64, DType::bf16, DType::i32, DType::i64, DType::u8}) {
-    const Tensor a = Tensor::arange(40, dtype), b = Tensor::full({}, 20, dtype).expand({40});
-    const Tensor out = Tensor::empty({40}, DType::u8);
+    const Tensor a = placed::arange(40, dtype), b = placed::full({}, 20, dtype).expand({40});
+    const Tensor out = placed::empty({40}, DType::u8);
     const std::vector<std::pair<CompareOp, std::function<bool(int)>>> ops{
         {CompareOp::less, [](int i) { return i < 20; }},
         {CompareOp::less_equal, [](int i) { return i <= 20; }},
         {CompareOp::equal, [](int i) { return i == 20; }}};
     for (const auto& [op, want] : ops) {
-      cpu().elementwise->compare(op, a, b, out);
+      tested.elementwise->compare(op, a, b, out);
       const auto got = out.to_vector<std::uint8_t>();
       for (int i = 0; i < 40; ++i) ASSERT_EQ(got[static_cast<std::size_t>(i)], want(i)) << i;
     }
@@ -203,13 +203,13 @@ TEST(Compare, EveryTypeAndRelation) {
 }
 
 TEST(Compare, KeepsTheSignOfIntegersAndIsFalseForNan) {
-  const Tensor out = Tensor::empty({1}, DType::u8);
-  cpu().elementwise->compare(CompareOp::less, Tensor::full({1}, -1, DType::i64),
-                             Tensor::zeros({1}, DType::i64), out);
+  const Tensor out = placed::empty({1}, DType::u8);
+  tested.elementwise->compare(CompareOp::less, placed::full({1}, -1, DType::i64),
+                              placed::zeros({1}, DType::i64), out);
   EXPECT_EQ(out.item(), 1);
-  const Tensor nan = Tensor::full({1}, std::nan(""), DType::f64);
+  const Tensor nan = placed::full({1}, std::nan(""), DType::f64);
   for (const CompareOp op : {CompareOp::less, CompareOp::less_equal, CompareOp::equal}) {
-    cpu().elementwise->compare(op, nan, nan, out);
+    tested.elementwise->compare(op, nan, nan, out);
     EXPECT_EQ(out.item(), 0);
   }
 }
@@ -218,14 +218,14 @@ TEST(Where, ChoosesOverEveryBroadcast) {
   for (const DType dtype : {DType::f32, DType::f64, DType::i64, DType::bf16}) {
     for (const std::int64_t n : {0, 1, 7, 16, 33, 127}) {
       const Shape shape{6, n};
-      const Tensor full = Tensor::arange(6 * n, dtype).reshape(shape);
-      const Tensor scalar = Tensor::full({}, 100, dtype).expand(shape);
-      Tensor condition = Tensor::zeros({6, 1}, DType::u8);
+      const Tensor full = placed::arange(6 * n, dtype).reshape(shape);
+      const Tensor scalar = placed::full({}, 100, dtype).expand(shape);
+      Tensor condition = placed::zeros({6, 1}, DType::u8);
       condition.slice(0, 2, 5).fill(1);
       for (const bool swapped : {false, true}) {
         const Tensor out = full.empty_like();
-        cpu().elementwise->where(condition.expand(shape), swapped ? scalar : full,
-                                 swapped ? full : scalar, out);
+        tested.elementwise->where(condition.expand(shape), swapped ? scalar : full,
+                                  swapped ? full : scalar, out);
         const auto got = out.to_vector<double>(), x = full.to_vector<double>();
         for (std::size_t i = 0; i < got.size(); ++i) {
           const auto row = static_cast<std::int64_t>(i) / n;

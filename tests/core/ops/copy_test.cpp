@@ -27,8 +27,8 @@ std::vector<std::int64_t> element_offsets(const Tensor& view) {
 }
 
 void expect_dense_copy(const Tensor& view, const char* name) {
-  const Tensor out = Tensor::full(view.shape(), -1, view.dtype());
-  cpu().copy->copy(view, out);
+  const Tensor out = placed::full(view.shape(), -1, view.dtype());
+  tested.copy->copy(view, out);
   const std::int64_t* first = view.data<std::int64_t>();
   const std::int64_t* got = out.data<std::int64_t>();
   const auto offsets = element_offsets(view);
@@ -38,7 +38,7 @@ void expect_dense_copy(const Tensor& view, const char* name) {
 
 TEST(Copy, ReadsEveryLayout) {
   for (const std::int64_t n : {1, 2, 7, 31, 32, 33, 65, 200}) {
-    const Tensor x = Tensor::arange(3 * n * 5).reshape({3, n, 5});
+    const Tensor x = placed::arange(3 * n * 5).reshape({3, n, 5});
     expect_dense_copy(x, "dense");
     expect_dense_copy(x.transpose(0, 1), "outer transpose");
     expect_dense_copy(x.transpose(1, 2), "inner transpose");
@@ -49,18 +49,18 @@ TEST(Copy, ReadsEveryLayout) {
     expect_dense_copy(x.slice(2, 2, 3).expand({3, n, 6}), "expanded last");
     expect_dense_copy(x.slice(0, 0, 1).expand({4, n, 5}).transpose(0, 2), "expanded first");
   }
-  expect_dense_copy(Tensor::arange(1).reshape({}), "scalar");
+  expect_dense_copy(placed::arange(1).reshape({}), "scalar");
 }
 
 TEST(Copy, WritesEveryLayoutAndNothingElse) {
-  const Tensor source = Tensor::arange(40 * 35).reshape({40, 35});
+  const Tensor source = placed::arange(40 * 35).reshape({40, 35});
   for (const bool transposed : {false, true}) {
-    const Tensor whole = Tensor::full({42, 37}, -1, DType::i64);
+    const Tensor whole = placed::full({42, 37}, -1, DType::i64);
     const Tensor target = whole.slice(0, 1, 41).slice(1, 1, 36);
     if (transposed)
-      cpu().copy->copy(source.transpose(0, 1), target.transpose(0, 1));
+      tested.copy->copy(source.transpose(0, 1), target.transpose(0, 1));
     else
-      cpu().copy->copy(source, target);
+      tested.copy->copy(source, target);
     const std::int64_t* got = whole.data<std::int64_t>();
     for (std::int64_t r = 0; r < 42; ++r) {
       for (std::int64_t c = 0; c < 37; ++c) {
@@ -72,11 +72,11 @@ TEST(Copy, WritesEveryLayoutAndNothingElse) {
 }
 
 TEST(Copy, TransposesALargeMatrix) {
-  const Tensor x = Tensor::arange(301 * 1007).reshape({301, 1007});
+  const Tensor x = placed::arange(301 * 1007).reshape({301, 1007});
   expect_dense_copy(x.transpose(0, 1), "large");
   testing::expect_same_for_every_thread_count<std::int64_t>([&] {
-    const Tensor out = Tensor::empty({1007, 301}, DType::i64);
-    cpu().copy->copy(x.transpose(0, 1), out);
+    const Tensor out = placed::empty({1007, 301}, DType::i64);
+    tested.copy->copy(x.transpose(0, 1), out);
     return out;
   });
 }
@@ -86,9 +86,9 @@ TEST(Copy, ConvertsBetweenAllTypes) {
     for (const DType to : all_types) {
       for (const std::int64_t n : testing::ragged_sizes) {
         if (n > 200) continue;  // exact in bf16 and u8
-        const Tensor source = Tensor::arange(n, from), out = Tensor::full({n}, 99, to);
-        cpu().copy->copy(source, out);
-        EXPECT_EQ(out.to_vector<std::int64_t>(), Tensor::arange(n).to_vector<std::int64_t>())
+        const Tensor source = placed::arange(n, from), out = placed::full({n}, 99, to);
+        tested.copy->copy(source, out);
+        EXPECT_EQ(out.to_vector<std::int64_t>(), placed::arange(n).to_vector<std::int64_t>())
             << name_of(from) << " to " << name_of(to);
       }
     }
@@ -98,7 +98,7 @@ TEST(Copy, ConvertsBetweenAllTypes) {
 TEST(Copy, Bf16RoundsToNearestEvenAndKeepsNanAndInfinity) {
   const float inf = std::numeric_limits<float>::infinity();
   const std::vector<float> values{1.00390625f, 1.01171875f, -1.004f, 3e38f, inf, -inf, NAN};
-  const auto got = Tensor::from(values, {7}).to(DType::bf16).to_vector<float>();
+  const auto got = placed::from(values, {7}).to(DType::bf16).to_vector<float>();
   EXPECT_EQ(got[0], 1.0f);         // halfway: to the even neighbour below
   EXPECT_EQ(got[1], 1.015625f);    // halfway: to the even neighbour above
   EXPECT_EQ(got[2], -1.0078125f);  // beyond halfway
@@ -109,26 +109,26 @@ TEST(Copy, Bf16RoundsToNearestEvenAndKeepsNanAndInfinity) {
 }
 
 TEST(Copy, OfNothing) {
-  const Tensor empty = Tensor::empty({3, 0, 2}), out = Tensor::empty({3, 0, 2}, DType::f64);
-  cpu().copy->copy(empty, out);
-  cpu().copy->fill(empty, 1);
+  const Tensor empty = placed::empty({3, 0, 2}), out = placed::empty({3, 0, 2}, DType::f64);
+  tested.copy->copy(empty, out);
+  tested.copy->fill(empty, 1);
   EXPECT_TRUE(empty.to_vector<float>().empty());
 }
 
 TEST(Copy, HostAndBack) {
   const std::vector<float> values = testing::random_values<float>(1001, -1, 1, 6);
-  const Tensor x = Tensor::empty({1001});
-  cpu().copy->copy_from_host(values.data(), x);
+  const Tensor x = placed::empty({1001});
+  tested.copy->copy_from_host(values.data(), x);
   std::vector<float> back(1001);
-  cpu().copy->copy_to_host(x, back.data());
+  tested.copy->copy_to_host(x, back.data());
   EXPECT_TRUE(testing::same_bits(values, back));
 }
 
 TEST(Fill, EveryTypeAndLayout) {
   for (const DType dtype : all_types) {
-    const Tensor whole = Tensor::full({6, 5}, 1, dtype);
-    cpu().copy->fill(whole.slice(1, 1, 3), 7);
-    cpu().copy->fill(whole.slice(0, 5, 6), 9);
+    const Tensor whole = placed::full({6, 5}, 1, dtype);
+    tested.copy->fill(whole.slice(1, 1, 3), 7);
+    tested.copy->fill(whole.slice(0, 5, 6), 9);
     const auto got = whole.to_vector<double>();
     for (std::int64_t i = 0; i < 30; ++i) {
       const std::int64_t r = i / 5, c = i % 5;
@@ -142,8 +142,8 @@ TEST(Fill, EveryTypeAndLayout) {
 
 TEST(Fill, Arange) {
   for (const DType dtype : all_types)
-    EXPECT_EQ(Tensor::arange(4, dtype).to_vector<double>(), (std::vector<double>{0, 1, 2, 3}));
-  EXPECT_EQ(Tensor::arange(0).numel(), 0);
+    EXPECT_EQ(placed::arange(4, dtype).to_vector<double>(), (std::vector<double>{0, 1, 2, 3}));
+  EXPECT_EQ(placed::arange(0).numel(), 0);
 }
 
 }  // namespace

@@ -254,7 +254,7 @@ class Elementwise : public ::testing::Test {
  protected:
   static Tensor apply(const Unary& f, const std::vector<T>& x) {
     const Tensor in = misaligned(x), out = in.empty_like();
-    cpu().elementwise->unary(f, in, out);
+    tested.elementwise->unary(f, in, out);
     return out;
   }
 
@@ -280,7 +280,7 @@ TYPED_TEST(Elementwise, DerivativesAreAccurate) {
     const auto x = testing::random_values<TypeParam>(20000, c.low, c.high, 2);
     const auto grad = testing::random_values<TypeParam>(20000, 0.5, 2, 3);
     const Tensor in = misaligned(x), y = this->apply(c.f, x), grad_x = in.empty_like();
-    cpu().elementwise->unary_backward(c.f, in, y, misaligned(grad), grad_x);
+    tested.elementwise->unary_backward(c.f, in, y, misaligned(grad), grad_x);
     const auto got = grad_x.template to_vector<TypeParam>();
     for (std::size_t i = 0; i < x.size(); ++i) {
       const Real want = grad[i] * c.derivative(x[i]);
@@ -297,15 +297,15 @@ TYPED_TEST(Elementwise, EverySizeFillsItsOutputAndNothingElse) {
   for (const std::int64_t n : testing::ragged_sizes) {
     const auto values = testing::random_values<TypeParam>(n, -2, 2, 4);
     const Tensor x = misaligned(values);
-    const Tensor out = Tensor::full({n + 4}, 77, x.dtype());
+    const Tensor out = placed::full({n + 4}, 77, x.dtype());
     const Unary square{UnaryOp::square};
-    cpu().elementwise->unary(square, x, out.slice(0, 3, n + 3));
+    tested.elementwise->unary(square, x, out.slice(0, 3, n + 3));
     auto got = out.template to_vector<TypeParam>();
     ASSERT_EQ(got[2], 77);
     ASSERT_EQ(got.back(), 77);
     for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(got[i + 3], values[i] * values[i]);
 
-    cpu().elementwise->unary_backward(square, x, x, x, out.slice(0, 3, n + 3));
+    tested.elementwise->unary_backward(square, x, x, x, out.slice(0, 3, n + 3));
     got = out.template to_vector<TypeParam>();
     ASSERT_EQ(got[2], 77);
     ASSERT_EQ(got.back(), 77);
@@ -369,7 +369,7 @@ TYPED_TEST(Elementwise, DerivativesStayFiniteFarOut) {
   for (const UnaryOp op : {UnaryOp::tanh, UnaryOp::sigmoid, UnaryOp::softplus, UnaryOp::silu,
                            UnaryOp::gelu, UnaryOp::gelu_tanh, UnaryOp::elu}) {
     const Tensor x = misaligned(far), y = this->apply({op}, far), grad_x = x.empty_like();
-    cpu().elementwise->unary_backward({op}, x, y, Tensor::ones(x.shape(), x.dtype()), grad_x);
+    tested.elementwise->unary_backward({op}, x, y, placed::ones(x.shape(), x.dtype()), grad_x);
     const auto got = grad_x.template to_vector<TypeParam>();
     const bool saturates = op == UnaryOp::tanh || op == UnaryOp::sigmoid;
     for (std::size_t i = 0; i < far.size(); ++i)
@@ -380,9 +380,9 @@ TYPED_TEST(Elementwise, DerivativesStayFiniteFarOut) {
 
 TYPED_TEST(Elementwise, ClampStopsTheGradientAtItsBounds) {
   const std::vector<TypeParam> x{-2, -1, 0, 2, 3};
-  const Tensor in = Tensor::from(x, {5}), grad = Tensor::ones({5}, in.dtype());
+  const Tensor in = placed::from(x, {5}), grad = placed::ones({5}, in.dtype());
   const Tensor out = in.empty_like();
-  cpu().elementwise->unary_backward({UnaryOp::clamp, -1, 2}, in, in, grad, out);
+  tested.elementwise->unary_backward({UnaryOp::clamp, -1, 2}, in, in, grad, out);
   EXPECT_EQ(out.template to_vector<double>(), (std::vector<double>{0, 0, 1, 0, 0}));
 }
 
@@ -393,8 +393,8 @@ TYPED_TEST(Elementwise, ThreadsDoNotMatter) {
 }
 
 TEST(ElementwiseTypes, IntegersAreRefused) {
-  const Tensor x = Tensor::zeros({3}, DType::i64);
-  EXPECT_THROW(cpu().elementwise->unary({UnaryOp::exp}, x, x), Error);
+  const Tensor x = placed::zeros({3}, DType::i64);
+  EXPECT_THROW(tested.elementwise->unary({UnaryOp::exp}, x, x), Error);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "core/parallel.h"
 #include "core/rng.h"
 #include "core/tensor.h"
+#include "tests/device.h"
 
 namespace mobius::testing {
 
@@ -19,7 +20,25 @@ namespace mobius::testing {
 inline const std::vector<std::int64_t> ragged_sizes{0,  1,  2,  3,  7,  8,  9,   15,    16,
                                                     17, 31, 33, 63, 64, 65, 127, 16385, 40001};
 
-inline Backend& cpu() { return backend_for(Device{}); }
+/// A family of kernels of the device of the tests: `->` calls one between the hooks of the device.
+template <class Family>
+struct TestedFamily {
+  Family* Backend::*family;
+  KernelCall<Family> operator->() const { return kernels(device(), family); }
+};
+
+/// The kernels of the device of the tests, without the checks of the public functions.
+struct TestedBackend {
+  TestedFamily<CopyKernels> copy{&Backend::copy};
+  TestedFamily<RandomKernels> random{&Backend::random};
+  TestedFamily<ElementwiseKernels> elementwise{&Backend::elementwise};
+  TestedFamily<ReduceKernels> reduce{&Backend::reduce};
+  TestedFamily<MatmulKernels> matmul{&Backend::matmul};
+  TestedFamily<RowsKernels> rows{&Backend::rows};
+  TestedFamily<OptimizerKernels> optimizer{&Backend::optimizer};
+};
+
+inline constexpr TestedBackend tested;
 
 /// Restores the thread count that it found.
 class ThreadCountGuard {
@@ -45,7 +64,7 @@ std::vector<T> random_values(std::int64_t n, double low, double high, std::uint6
 template <class T>
 Tensor random_tensor(Shape shape, std::uint64_t seed, double low = -2, double high = 2) {
   const std::vector<T> values = random_values<T>(numel(shape), low, high, seed);
-  return Tensor::from(values, std::move(shape));
+  return placed::from(values, std::move(shape));
 }
 
 /// A dense view that begins in the middle of a vector of memory.
@@ -54,7 +73,13 @@ Tensor misaligned(const std::vector<T>& values) {
   std::vector<T> padded(values.size() + 3, T{});
   std::copy(values.begin(), values.end(), padded.begin() + 3);
   const auto n = static_cast<std::int64_t>(padded.size());
-  return Tensor::from(padded, {n}).slice(0, 3, n);
+  return placed::from(padded, {n}).slice(0, 3, n);
+}
+
+/// Those of update `step`, with gradients as they are.
+inline Tensor update_scalars(double learning_rate, int step, double factor = 1) {
+  const std::vector<double> scalars = {learning_rate, static_cast<double>(step), factor, 0, 0, 0};
+  return Tensor::from(scalars, {UpdateScalar::count});
 }
 
 /// |got - want| within `ulps` units of T in the last place of `scale` (of want when 0), or within
@@ -94,3 +119,7 @@ void expect_same_for_every_thread_count(Make&& make) {
 }
 
 }  // namespace mobius::testing
+
+namespace mobius {
+using testing::tested;
+}

@@ -82,8 +82,8 @@ TYPED_TEST(Matmul, Accumulates) {
   using T = TypeParam;
   for (const std::int64_t k : {5, 300, 5000}) {
     const Tensor a = random_tensor<T>({6, k}, 1), b = random_tensor<T>({k, 9}, 2);
-    Tensor out = Tensor::full({6, 9}, 3, dtype_of<T>());
-    cpu().matmul->matmul(a, b, true, out);
+    Tensor out = placed::full({6, 9}, 3, dtype_of<T>());
+    tested.matmul->matmul(a, b, true, out);
     expect_product<T>(a, b, out, 3);
   }
 }
@@ -93,8 +93,8 @@ TYPED_TEST(Matmul, OverwritesWhateverWasThere) {
   for (const std::int64_t k : {3, 5000}) {
     const Tensor a = random_tensor<T>({6, k}, 1), b = random_tensor<T>({k, 9}, 2);
     const Tensor out =
-        Tensor::full({6, 9}, std::numeric_limits<double>::quiet_NaN(), dtype_of<T>());
-    cpu().matmul->matmul(a, b, false, out);
+        placed::full({6, 9}, std::numeric_limits<double>::quiet_NaN(), dtype_of<T>());
+    tested.matmul->matmul(a, b, false, out);
     expect_product<T>(a, b, out);
   }
 }
@@ -102,12 +102,12 @@ TYPED_TEST(Matmul, OverwritesWhateverWasThere) {
 TYPED_TEST(Matmul, EmptyOperands) {
   using T = TypeParam;
   const DType type = dtype_of<T>();
-  EXPECT_EQ(matmul(Tensor::empty({0, 3}, type), Tensor::empty({3, 4}, type)).numel(), 0);
-  EXPECT_EQ(matmul(Tensor::empty({2, 3, 4}, type), Tensor::empty({2, 4, 0}, type)).numel(), 0);
-  const Tensor no_k = matmul(Tensor::empty({2, 0}, type), Tensor::empty({0, 3}, type));
+  EXPECT_EQ(matmul(placed::empty({0, 3}, type), placed::empty({3, 4}, type)).numel(), 0);
+  EXPECT_EQ(matmul(placed::empty({2, 3, 4}, type), placed::empty({2, 4, 0}, type)).numel(), 0);
+  const Tensor no_k = matmul(placed::empty({2, 0}, type), placed::empty({0, 3}, type));
   EXPECT_EQ(no_k.to_vector<T>(), std::vector<T>(6, T{0}));
-  Tensor kept = Tensor::ones({2, 3}, type);
-  cpu().matmul->matmul(Tensor::empty({2, 0}, type), Tensor::empty({0, 3}, type), true, kept);
+  Tensor kept = placed::ones({2, 3}, type);
+  tested.matmul->matmul(placed::empty({2, 0}, type), placed::empty({0, 3}, type), true, kept);
   EXPECT_EQ(kept.to_vector<T>(), std::vector<T>(6, T{1}));
 }
 
@@ -139,7 +139,7 @@ TYPED_TEST(Linear, ProductAndBias) {
     for (const std::int64_t n : {1, 9, 16, 31}) {
       const Tensor x = random_tensor<T>({rows, 13}, 1), w = random_tensor<T>({n, 13}, 2);
       expect_product<T>(x, w.transpose(0, 1), linear(x, w));
-      expect_product<T>(x, w.transpose(0, 1), linear(x, w, Tensor::full({n}, 2, dtype_of<T>())), 2);
+      expect_product<T>(x, w.transpose(0, 1), linear(x, w, placed::full({n}, 2, dtype_of<T>())), 2);
       const Tensor bias = random_tensor<T>({n}, 3);
       const Tensor sum = add(linear(x, w), bias);
       EXPECT_EQ(linear(x, w, bias).to_vector<T>(), sum.to_vector<T>());
@@ -166,9 +166,9 @@ TYPED_TEST(Linear, ActivationEqualsTheElementwiseFunction) {
 TYPED_TEST(Linear, EmptyOperands) {
   using T = TypeParam;
   const DType type = dtype_of<T>();
-  EXPECT_EQ(linear(Tensor::empty({0, 3}, type), Tensor::empty({4, 3}, type)).numel(), 0);
+  EXPECT_EQ(linear(placed::empty({0, 3}, type), placed::empty({4, 3}, type)).numel(), 0);
   const Tensor bias = random_tensor<T>({4}, 1);
-  const Tensor only_bias = linear(Tensor::empty({1, 0}, type), Tensor::empty({4, 0}, type), bias);
+  const Tensor only_bias = linear(placed::empty({1, 0}, type), placed::empty({4, 0}, type), bias);
   EXPECT_EQ(only_bias.to_vector<T>(), bias.to_vector<T>());
 }
 

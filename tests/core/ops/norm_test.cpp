@@ -136,7 +136,7 @@ TYPED_TEST(Norm, BackwardOverManyGroupsOfRows) {
 
 TYPED_TEST(Norm, ConstantRowsOfLayerNormGiveTheBias) {
   using T = TypeParam;
-  const Tensor x = Tensor::full({2, 17}, 3, dtype_of<T>()), bias = random_tensor<T>({17}, 1);
+  const Tensor x = placed::full({2, 17}, 3, dtype_of<T>()), bias = random_tensor<T>({17}, 1);
   const NormResult result = layer_norm(x, random_tensor<T>({17}, 2), bias, 1e-5);
   EXPECT_EQ(result.y.slice(0, 1, 2).template to_vector<T>(), bias.to_vector<T>());
 }
@@ -144,7 +144,7 @@ TYPED_TEST(Norm, ConstantRowsOfLayerNormGiveTheBias) {
 TYPED_TEST(Norm, NoRowsGiveZeroParameterGradients) {
   using T = TypeParam;
   const DType type = dtype_of<T>();
-  const Tensor x = Tensor::empty({0, 3}, type), w = Tensor::ones({3}, type);
+  const Tensor x = placed::empty({0, 3}, type), w = placed::ones({3}, type);
   for (const bool centred : {false, true}) {
     const NormResult result = this->forward(centred, x, w, w);
     const NormGrads grads = this->backward(centred, x, w, result, x);

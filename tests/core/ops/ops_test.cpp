@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/device.h"
 #include "tests/error_of.h"
 
 namespace mobius::ops_test {
@@ -11,7 +12,7 @@ namespace {
 using Values = std::vector<double>;
 
 Tensor counting(Shape shape) {
-  return Tensor::arange(numel(shape), DType::f64).reshape(std::move(shape));
+  return placed::arange(numel(shape), DType::f64).reshape(std::move(shape));
 }
 
 TEST(Ops, BinaryBroadcastsViews) {
@@ -27,7 +28,7 @@ TEST(Ops, BinaryBroadcastsViews) {
 }
 
 TEST(Ops, CompareAndWhere) {
-  const Tensor x = counting({4}), two = Tensor::full({}, 2, DType::f64);
+  const Tensor x = counting({4}), two = placed::full({}, 2, DType::f64);
   const Tensor less = compare(CompareOp::less, x, two);
   EXPECT_EQ(less.to_vector<double>(), (Values{1, 1, 0, 0}));
   EXPECT_EQ(compare(CompareOp::less_equal, x, two).to_vector<double>(), (Values{1, 1, 1, 0}));
@@ -44,13 +45,13 @@ TEST(Ops, SumsOverAnyDimensions) {
   EXPECT_EQ(sum(x.transpose(0, 2), {0}).to_vector<double>(),
             sum(x, {2}).transpose(0, 1).to_vector<double>());
   EXPECT_EQ(mean(x, {2}).to_vector<double>(), (Values{1.5, 5.5, 9.5, 13.5, 17.5, 21.5}));
-  EXPECT_EQ(sum(Tensor::zeros({0, 3}), {0}).to_vector<double>(), Values(3, 0));
+  EXPECT_EQ(sum(placed::zeros({0, 3}), {0}).to_vector<double>(), Values(3, 0));
   EXPECT_EQ(sum_to(x, {3, 1}).to_vector<double>(), (Values{60, 92, 124}));
   EXPECT_EQ(error_of([&] { (void)sum(x, {3}); }), "sum: dimension 3 of a tensor with 3 dimensions");
 }
 
 TEST(Ops, MaxArgmaxCumsum) {
-  const Tensor x = Tensor::from(Values{1, 5, 5, -1, 7, 2}, {2, 3});
+  const Tensor x = placed::from(Values{1, 5, 5, -1, 7, 2}, {2, 3});
   EXPECT_EQ(max(x, 0).to_vector<double>(), (Values{1, 7, 5}));
   EXPECT_EQ(max(x, 1, true).shape(), (Shape{2, 1}));
   EXPECT_EQ(argmax(x).to_vector<double>(), (Values{1, 1}));
@@ -78,14 +79,14 @@ TEST(Ops, MatmulChecksShapesAndBroadcastsBatches) {
               (void)matmul(counting({2, 3}), counting({2, 3}));
             }),
             "matmul: [2, 3] x [2, 3]: expected [..., M, K] x [..., K, N]");
-  Tensor out = Tensor::ones({2, 2}, DType::f64);
+  Tensor out = placed::ones({2, 2}, DType::f64);
   matmul_add(out, counting({2, 1}), counting({1, 2}));
   EXPECT_EQ(out.to_vector<double>(), (Values{1, 1, 1, 2}));
 }
 
 TEST(Ops, IndicesOutsideTheTableAreNamed) {
   const Tensor table = counting({4, 2});
-  const Tensor index = Tensor::from(std::vector<std::int32_t>{1, 4}, {2});
+  const Tensor index = placed::from(std::vector<std::int32_t>{1, 4}, {2});
   EXPECT_EQ(error_of([&] { (void)gather_rows(table, index); }),
             "gather_rows: index 4 at position 1 is outside [0, 4)");
   EXPECT_EQ(error_of([&] { (void)scatter_add_rows(table, index, 4); }),
@@ -93,24 +94,35 @@ TEST(Ops, IndicesOutsideTheTableAreNamed) {
 }
 
 TEST(Ops, MasksCombine) {
-  const Tensor given = Tensor::from(std::vector<std::uint8_t>{1, 0, 1}, {1, 3});
+  const Tensor given = placed::from(std::vector<std::uint8_t>{1, 0, 1}, {1, 3});
   const Tensor allowed = materialize_mask({.causal = true, .mask = given}, 2, 3);
   EXPECT_EQ(allowed.to_vector<double>(), (Values{1, 0, 0, 1, 0, 1}));
-  EXPECT_THROW(materialize_mask({.causal = true, .mask = Tensor::ones({4, 3}, DType::u8)}, 2, 3),
+  EXPECT_THROW(materialize_mask({.causal = true, .mask = placed::ones({4, 3}, DType::u8)}, 2, 3),
                ShapeError);
 }
 
-TEST(Ops, AttentionChecksItsThreshold) {
-  const Tensor x = Tensor::ones({1, 2, 3, 4});
+TEST(Ops, SelectedKeysCombineWithTheRestOfAMask) {
+  const Tensor selected = placed::from(std::vector<std::int32_t>{0, 2, 1, 3}, {2, 2});
+  EXPECT_EQ(materialize_mask({.selected = selected}, 2, 3).to_vector<double>(),
+            (Values{1, 0, 1, 0, 1, 0}));
+  EXPECT_EQ(materialize_mask({.causal = true, .selected = selected}, 2, 3).to_vector<double>(),
+            (Values{1, 0, 0, 0, 1, 0}));
+  const Tensor scores = placed::ones({2, 3});
+  EXPECT_EQ(masked_softmax(scores, 1, {.selected = selected}).to_vector<double>(),
+            (Values{0.5, 0, 0.5, 0, 1, 0}));
+}
+
+TEST(Ops, AttentionChecksItsSelectedKeys) {
+  const Tensor x = placed::ones({1, 2, 3, 4});
   AttentionInputs inputs;
   inputs.q = inputs.k = inputs.v = x;
   AttentionSpec spec;
-  spec.threshold.value = Tensor::zeros({1, 2, 2});
+  spec.mask.selected = placed::zeros({1, 2, 2, 4}, DType::i32);
   EXPECT_EQ(error_of([&] { attention(spec, inputs); }),
-            "attention: threshold has shape [1, 2, 2], expected [1, 2, 3]");
-  spec.threshold.value = Tensor::zeros({1, 2, 3});
+            "attention: shapes [1, 2, 2, 4] and [1, 2, 3, 4] do not broadcast");
+  spec.mask.selected = placed::zeros({1, 2, 3, 4});
   EXPECT_EQ(error_of([&] { attention(spec, inputs); }),
-            "attention: last key of the threshold has shape [], expected [1, 2, 3]");
+            "attention: elements of type f32 are not supported here");
 }
 
 }  // namespace

@@ -1,23 +1,32 @@
 // Optimiser updates against their formulas in long double, several steps in a row.
 #include <cmath>
+#include <limits>
 
 #include "tests/core/ops/kernel_testing.h"
 
 namespace mobius::optimizer_test {
 namespace {
 
-using testing::cpu;
 using testing::near;
+using testing::update_scalars;
 using Real = long double;
 
 constexpr int steps = 6;
+
+void update_by(const AdamWSettings& settings, const ParameterUpdate& update,
+               const Tensor& scalars) {
+  adamw(settings, std::span(&update, 1), scalars);
+}
+void update_by(const SgdSettings& settings, const ParameterUpdate& update, const Tensor& scalars) {
+  sgd(settings, std::span(&update, 1), scalars);
+}
 
 template <class T>
 class Optimizer : public ::testing::Test {
  protected:
   // A dense view of zeros that starts off a vector's border, between two values that must stay.
   static Tensor state(std::int64_t n) {
-    const Tensor whole = Tensor::full({n + 4}, 77, dtype_of<T>());
+    const Tensor whole = placed::full({n + 4}, 77, dtype_of<T>());
     Tensor view = whole.slice(0, 3, n + 3);
     view.fill(0);
     return view;
@@ -42,7 +51,8 @@ TYPED_TEST(Optimizer, AdamWFollowsItsFormula) {
         want_v(start.size());
     for (int step = 1; step <= steps; ++step) {
       const auto g = this->gradient(n, step);
-      cpu().optimizer->adamw({0.01, 0.9, 0.95, 1e-8, 0.1, step}, testing::misaligned(g), p, m, v);
+      update_by(AdamWSettings{0.9, 0.95, 1e-8, 0.1}, {testing::misaligned(g), p, {m, v}},
+                update_scalars(0.01, step));
       for (std::size_t i = 0; i < g.size(); ++i) {
         want_m[i] = beta1 * want_m[i] + (1 - beta1) * g[i];
         want_v[i] = beta2 * want_v[i] + (1 - beta2) * g[i] * g[i];
@@ -63,9 +73,9 @@ TYPED_TEST(Optimizer, AdamWFollowsItsFormula) {
 
 // A gradient of 0 moves nothing but by decay: no 0 / 0.
 TYPED_TEST(Optimizer, AdamWWithoutGradientOnlyDecays) {
-  const Tensor p = Tensor::full({19}, 1, dtype_of<TypeParam>());
+  const Tensor p = placed::full({19}, 1, dtype_of<TypeParam>());
   const Tensor zero = p.zeros_like(), m = p.zeros_like(), v = p.zeros_like();
-  cpu().optimizer->adamw({0.5, 0.9, 0.999, 1e-8, 0.25, 1}, zero, p, m, v);
+  update_by(AdamWSettings{0.9, 0.999, 1e-8, 0.25}, {zero, p, {m, v}}, update_scalars(0.5, 1));
   EXPECT_EQ(p.template to_vector<double>(), std::vector<double>(19, 0.875));
 }
 
@@ -83,8 +93,8 @@ TYPED_TEST(Optimizer, SgdFollowsPyTorch) {
       std::vector<Real> want_p(start.begin(), start.end()), want_b(start.size());
       for (int step = 1; step <= steps; ++step) {
         const auto g = this->gradient(n, step);
-        cpu().optimizer->sgd({0.01, s.momentum, s.decay, s.nesterov, step}, testing::misaligned(g),
-                             p, buffer);
+        update_by(SgdSettings{s.momentum, s.decay, s.nesterov},
+                  {testing::misaligned(g), p, {buffer}}, update_scalars(0.01, step));
         for (std::size_t i = 0; i < g.size(); ++i) {
           const Real slope = g[i] + Real(s.decay) * want_p[i];
           want_b[i] = step == 1 ? slope : Real(s.momentum) * want_b[i] + slope;
@@ -103,16 +113,16 @@ TYPED_TEST(Optimizer, SgdFollowsPyTorch) {
 
 // What the momentum tensor held before the first step must not matter.
 TYPED_TEST(Optimizer, SgdStartsItsMomentumAtTheGradient) {
-  const Tensor p = Tensor::zeros({9}, dtype_of<TypeParam>()), g = Tensor::ones({9}, p.dtype());
-  const Tensor buffer = Tensor::full({9}, 1e6, p.dtype());
-  cpu().optimizer->sgd({0.5, 0.9, 0, false, 1}, g, p, buffer);
+  const Tensor p = placed::zeros({9}, dtype_of<TypeParam>()), g = placed::ones({9}, p.dtype());
+  const Tensor buffer = placed::full({9}, 1e6, p.dtype());
+  update_by(SgdSettings{0.9, 0, false}, {g, p, {buffer}}, update_scalars(0.5, 1));
   EXPECT_EQ(p.template to_vector<double>(), std::vector<double>(9, -0.5));
   EXPECT_EQ(buffer.template to_vector<double>(), std::vector<double>(9, 1));
 }
 
 TYPED_TEST(Optimizer, SgdWithoutMomentumNeedsNoBuffer) {
-  const Tensor p = Tensor::zeros({9}, dtype_of<TypeParam>()), g = Tensor::ones({9}, p.dtype());
-  cpu().optimizer->sgd({0.5, 0, 0, false, 1}, g, p, Tensor());
+  const Tensor p = placed::zeros({9}, dtype_of<TypeParam>()), g = placed::ones({9}, p.dtype());
+  update_by(SgdSettings{0, 0, false}, {g, p, {}}, update_scalars(0.5, 1));
   EXPECT_EQ(p.template to_vector<double>(), std::vector<double>(9, -0.5));
 }
 
@@ -120,10 +130,112 @@ TYPED_TEST(Optimizer, ThreadsDoNotMatter) {
   const auto g = this->gradient(50001, 1);
   testing::expect_same_for_every_thread_count<TypeParam>([&] {
     const Tensor p = testing::misaligned(this->gradient(50001, 2));
-    cpu().optimizer->adamw({0.01, 0.9, 0.95, 1e-8, 0.1, 3}, testing::misaligned(g), p,
-                           this->state(50001), this->state(50001));
+    update_by(AdamWSettings{0.9, 0.95, 1e-8, 0.1},
+              {testing::misaligned(g), p, {this->state(50001), this->state(50001)}},
+              update_scalars(0.01, 3));
     return p;
   });
+}
+
+// ---- many parameters at once
+
+// Each as if it were alone; one without a gradient, and one that does not decay.
+TYPED_TEST(Optimizer, UpdatesAList) {
+  const auto make_updates = [this] {
+    std::vector<ParameterUpdate> updates;
+    for (const std::int64_t n : {7, 40000, 1, 16384, 50001}) {
+      const int seed = static_cast<int>(n);
+      updates.push_back({testing::misaligned(this->gradient(n, seed)),
+                         testing::misaligned(this->gradient(n, seed + 1)),
+                         {this->state(n), this->state(n)},
+                         n != 40000});
+    }
+    updates[2].gradient = Tensor();
+    return updates;
+  };
+  const auto scalars = update_scalars(0.01, 3, 0.5);
+  const auto expect_alike = [](const ParameterUpdate& a, const ParameterUpdate& b) {
+    EXPECT_EQ(a.value.template to_vector<TypeParam>(), b.value.template to_vector<TypeParam>());
+    EXPECT_EQ(a.moments[0].template to_vector<TypeParam>(),
+              b.moments[0].template to_vector<TypeParam>());
+  };
+  for (const bool is_adamw : {true, false}) {
+    const auto together = make_updates(), alone = make_updates();
+    const auto run = [&](std::span<const ParameterUpdate> updates) {
+      is_adamw ? adamw({0.9, 0.95, 1e-8, 0.1}, updates, scalars)
+               : sgd({0.9, 0.1, false}, updates, scalars);
+    };
+    run(together);
+    for (const ParameterUpdate& update : alone) run(std::span(&update, 1));
+    for (std::size_t i = 0; i < alone.size(); ++i) expect_alike(together[i], alone[i]);
+    expect_alike(together[2], make_updates()[2]);
+    EXPECT_NE(together[1].value.template to_vector<TypeParam>(),
+              make_updates()[1].value.template to_vector<TypeParam>());
+  }
+}
+
+// A factor scales gradients, in the type of the parameter; the gradients stay as they are.
+TYPED_TEST(Optimizer, ScalesGradientsByTheFactor) {
+  const auto values = this->gradient(9, 1);
+  const Tensor g = testing::misaligned(values), scaled = g.clone();
+  Tensor(scaled).scale_(0.3);
+  const Tensor a = placed::zeros({9}, g.dtype()), b = a.clone();
+  update_by(SgdSettings{0, 0, false}, {g, a, {}}, update_scalars(1, 1, 0.3));
+  update_by(SgdSettings{0, 0, false}, {scaled, b, {}}, update_scalars(1, 1));
+  EXPECT_EQ(a.template to_vector<TypeParam>(), b.template to_vector<TypeParam>());
+  EXPECT_EQ(g.template to_vector<TypeParam>(), values);
+}
+
+TYPED_TEST(Optimizer, ChangesNothingWhereTheFactorIsZero) {
+  const Tensor p = placed::ones({9}, dtype_of<TypeParam>()), m = p.clone(), v = p.clone();
+  const Tensor g = placed::full({9}, std::nan(""), p.dtype());
+  update_by(AdamWSettings{0.9, 0.95, 1e-8, 0.1}, {g, p, {m, v}}, update_scalars(1, 1, 0));
+  update_by(SgdSettings{0.9, 0.1, false}, {g, p, {m}}, update_scalars(1, 1, 0));
+  for (const Tensor& tensor : {p, m, v}) {
+    EXPECT_EQ(tensor.template to_vector<double>(), std::vector<double>(9, 1));
+  }
+}
+
+TYPED_TEST(Optimizer, RefusesTensorsThatDoNotFit) {
+  const Tensor p = placed::ones({9}, dtype_of<TypeParam>()),
+               short_one = placed::ones({8}, p.dtype());
+  const AdamWSettings settings{0.9, 0.95, 1e-8, 0.1};
+  EXPECT_THROW(update_by(settings, {short_one, p, {p, p}}, update_scalars(1, 1)), ShapeError);
+  EXPECT_THROW(update_by(settings, {p, p, {p, short_one}}, update_scalars(1, 1)), ShapeError);
+  EXPECT_THROW(update_by(settings, {p, p, {p}}, update_scalars(1, 1)), ShapeError);
+  EXPECT_THROW(update_by(settings, {p, p, {p, p}}, placed::zeros({2}, DType::f64)), ShapeError);
+}
+
+// ---- clipping
+
+std::vector<double> clip(const std::vector<double>& squares, double max_norm,
+                         const Tensor& scalars) {
+  clip_gradients(placed::from(squares, {std::ssize(squares)}), max_norm, scalars);
+  return scalars.to_vector<double>();
+}
+
+TEST(ClipGradients, ScalesDownToTheLargestNorm) {
+  const auto below = clip({9, 16}, 5, update_scalars(1, 1, 7));
+  EXPECT_EQ(below[UpdateScalar::norm], 5);
+  EXPECT_EQ(below[UpdateScalar::factor], 1);
+  EXPECT_EQ(clip({9, 16}, 2, update_scalars(1, 1))[UpdateScalar::factor], 2.0 / 5);
+  EXPECT_EQ(clip({}, 2, update_scalars(1, 1))[UpdateScalar::factor], 1);
+}
+
+TEST(ClipGradients, RemembersTheFirstNormThatIsNotFinite) {
+  const Tensor scalars = update_scalars(1, 4);
+  const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
+  auto got = clip({1, infinity, nan}, 5, scalars);
+  EXPECT_EQ(got[UpdateScalar::factor], 0);
+  EXPECT_EQ(got[UpdateScalar::failed_step], 4);
+  EXPECT_EQ(got[UpdateScalar::failed_gradient], 1);
+  scalars.slice(0, UpdateScalar::step, UpdateScalar::step + 1).fill(5);
+  got = clip({nan, 1, 1}, 5, scalars);
+  got = clip({1, 1, 1}, 5, scalars);
+  EXPECT_EQ(got[UpdateScalar::factor], 0);
+  EXPECT_EQ(got[UpdateScalar::failed_step], 4);
+  EXPECT_EQ(got[UpdateScalar::failed_gradient], 1);
+  EXPECT_EQ(clip({1e308, 1e308}, 5, update_scalars(1, 1))[UpdateScalar::failed_gradient], -1);
 }
 
 }  // namespace

@@ -45,12 +45,12 @@ TYPED_TEST(Points, PolarOfHeadsThatLieSideBySide) {
 TYPED_TEST(Points, AZeroVectorHasNoDirection) {
   using T = TypeParam;
   const DType type = dtype_of<T>();
-  const PolarResult zero = polar(Tensor::zeros({1, 3}, type));
+  const PolarResult zero = polar(placed::zeros({1, 3}, type));
   EXPECT_EQ(zero.direction.to_vector<double>(), (std::vector<double>{0, 0, 0}));
   EXPECT_EQ(zero.length.item(), 0);
   // Its length has a kink there, with gradient 0; its direction is x / least_length.
-  const Tensor grad = Tensor::from(std::vector<T>{1, -2, 0}, {1, 3});
-  const Tensor one = Tensor::ones({1, 1}, type);
+  const Tensor grad = placed::from(std::vector<T>{1, -2, 0}, {1, 3});
+  const Tensor one = placed::ones({1, 1}, type);
   EXPECT_EQ(polar_backward(zero, {}, one).to_vector<double>(), (std::vector<double>{0, 0, 0}));
   const std::vector<T> steep = polar_backward(zero, grad, {}).template to_vector<T>();
   EXPECT_FLOAT_EQ(static_cast<float>(steep[0]), 1e12f);
@@ -86,15 +86,15 @@ TYPED_TEST(Points, GaussianPointsAreRotatedMeansAndDeviations) {
 
 TYPED_TEST(Points, ShapesThatDoNotFitAreRefused) {
   const DType type = dtype_of<TypeParam>();
-  EXPECT_THROW(polar(Tensor::zeros({3}, type)), ShapeError);
-  EXPECT_THROW(gaussian_points(Tensor::zeros({2, 3}, type), {}), ShapeError);
-  EXPECT_THROW(gaussian_points(Tensor::zeros({2, 6}, type), {.rope_base = 10}), ShapeError);
+  EXPECT_THROW(polar(placed::zeros({3}, type)), ShapeError);
+  EXPECT_THROW(gaussian_points(placed::zeros({2, 3}, type), {}), ShapeError);
+  EXPECT_THROW(gaussian_points(placed::zeros({2, 6}, type), {.rope_base = 10}), ShapeError);
 }
 
 TYPED_TEST(Points, EmptyAndThreads) {
   using T = TypeParam;
-  EXPECT_EQ(polar(Tensor::empty({2, 0, 4}, dtype_of<T>())).length.numel(), 0);
-  EXPECT_EQ(gaussian_points(Tensor::empty({0, 3, 4}, dtype_of<T>()), {}).points.numel(), 0);
+  EXPECT_EQ(polar(placed::empty({2, 0, 4}, dtype_of<T>())).length.numel(), 0);
+  EXPECT_EQ(gaussian_points(placed::empty({0, 3, 4}, dtype_of<T>()), {}).points.numel(), 0);
   const Tensor x = random_tensor<T>({3, 900, 32}, 1), grad = random_tensor<T>({3, 900, 32}, 2);
   const Tensor grad_length = random_tensor<T>({3, 900, 1}, 3);
   const GaussianPoints how{.rope_base = 10000};

@@ -115,11 +115,11 @@ class RandomKernels : public ::testing::Test {
   }
   // A dense view of n elements that starts off a vector's border.
   static Tensor output(std::int64_t n) {
-    return Tensor::full({n + 3}, 77, dtype_of<T>()).slice(0, 3, n + 3);
+    return placed::full({n + 3}, 77, dtype_of<T>()).slice(0, 3, n + 3);
   }
   static Tensor normals(std::int64_t n) {
     const Tensor out = output(n);
-    cpu().random->random_normal(key, 0, 1, out);
+    tested.random->random_normal(key, 0, 1, out);
     return out;
   }
 };
@@ -130,7 +130,7 @@ TYPED_TEST_SUITE(RandomKernels, RealTypes);
 TYPED_TEST(RandomKernels, UniformIsTheWordsOfTheStream) {
   for (const std::int64_t n : testing::ragged_sizes) {
     const Tensor out = this->output(n);
-    cpu().random->random_uniform(this->key, -1, 3, out);
+    tested.random->random_uniform(this->key, -1, 3, out);
     const auto got = out.template to_vector<TypeParam>();
     const auto w = this->words(2 * n);
     for (std::size_t i = 0; i < got.size(); ++i) {
@@ -144,7 +144,7 @@ TYPED_TEST(RandomKernels, UniformIsTheWordsOfTheStream) {
 TYPED_TEST(RandomKernels, UniformStaysBelowItsUpperEnd) {
   const Tensor out = this->output(100000);
   const TypeParam low = 1, high = std::nextafter(low, TypeParam{2});
-  cpu().random->random_uniform(this->key, low, high, out);  // half of the sums round up to `high`
+  tested.random->random_uniform(this->key, low, high, out);  // half of the sums round up to `high`
   for (const TypeParam value : out.template to_vector<TypeParam>()) ASSERT_EQ(value, low);
 }
 
@@ -167,7 +167,7 @@ TYPED_TEST(RandomKernels, NormalIsBoxMullerOfTheWords) {
 TYPED_TEST(RandomKernels, NormalHasItsMoments) {
   expect_standard_normal(this->normals(400000).template to_vector<double>());
   const Tensor out = this->output(1000);
-  cpu().random->random_normal(this->key, 5, 0, out);
+  tested.random->random_normal(this->key, 5, 0, out);
   for (const double value : out.template to_vector<double>()) ASSERT_EQ(value, 5);
 }
 
@@ -186,7 +186,7 @@ TYPED_TEST(RandomKernels, DropoutKeepsWhatItsWordsSay) {
     for (const std::int64_t n : testing::ragged_sizes) {
       const auto x = testing::random_values<TypeParam>(n, 1, 2, 7);
       const Tensor out = this->output(n);
-      cpu().random->dropout(this->key, p, testing::misaligned(x), out);
+      tested.random->dropout(this->key, p, testing::misaligned(x), out);
       const auto got = out.template to_vector<TypeParam>();
       const auto w = this->words(n);
       for (std::size_t i = 0; i < got.size(); ++i) {
@@ -200,23 +200,23 @@ TYPED_TEST(RandomKernels, DropoutKeepsWhatItsWordsSay) {
 
 TYPED_TEST(RandomKernels, DropoutDropsTheShareAskedFor) {
   const std::int64_t n = 200000;
-  const Tensor x = Tensor::ones({n}, dtype_of<TypeParam>()), y = x.empty_like();
+  const Tensor x = placed::ones({n}, dtype_of<TypeParam>()), y = x.empty_like();
   for (const double p : {0.1, 0.5}) {
-    cpu().random->dropout(this->key, p, x, y);
+    tested.random->dropout(this->key, p, x, y);
     const auto got = y.template to_vector<double>();
     const auto dropped = std::count(got.begin(), got.end(), 0);
     EXPECT_NEAR(dropped, n * p, 5 * std::sqrt(n * p * (1 - p)));
   }
-  cpu().random->dropout(this->key, 0, x, y);
+  tested.random->dropout(this->key, 0, x, y);
   EXPECT_EQ(y.template to_vector<double>(), std::vector<double>(n, 1));
-  cpu().random->dropout(this->key, 1, x, y);
+  tested.random->dropout(this->key, 1, x, y);
   EXPECT_EQ(y.template to_vector<double>(), std::vector<double>(n, 0));
 }
 
 TEST(RandomStreams, AreIndependent) {
   const auto draw = [](RngKey key) {
-    const Tensor out = Tensor::empty({20000}, DType::f64);
-    cpu().random->random_normal(key, 0, 1, out);
+    const Tensor out = placed::empty({20000}, DType::f64);
+    tested.random->random_normal(key, 0, 1, out);
     return out.to_vector<double>();
   };
   const auto base = draw({1, stream_id("a", 0)});

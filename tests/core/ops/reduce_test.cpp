@@ -41,13 +41,13 @@ class Reduce : public ::testing::Test {
         .reshape(s.shape());
   }
   static Tensor sum(const Tensor& x, const Sizes& s) {
-    const Tensor out = Tensor::full({s.outer, s.inner}, 77, x.dtype());
-    cpu().reduce->sum(x, s.outer, s.reduced, s.inner, out);
+    const Tensor out = placed::full({s.outer, s.inner}, 77, x.dtype());
+    tested.reduce->sum(x, s.outer, s.reduced, s.inner, out);
     return out;
   }
   static Tensor cumsum(const Tensor& x, const Sizes& s, bool reverse) {
     const Tensor out = x.empty_like();
-    cpu().reduce->cumsum(x, s.outer, s.reduced, s.inner, reverse, out);
+    tested.reduce->cumsum(x, s.outer, s.reduced, s.inner, reverse, out);
     return out;
   }
 };
@@ -82,11 +82,11 @@ TYPED_TEST(Reduce, SumsAreAccurate) {
 // 2^24 + 64 ones: a sum in f32 stops at 2^24.
 TYPED_TEST(Reduce, LongSumsDoNotStall) {
   const std::int64_t n = (1 << 24) + 64;
-  const Tensor ones = Tensor::ones({n}, dtype_of<TypeParam>());
+  const Tensor ones = placed::ones({n}, dtype_of<TypeParam>());
   EXPECT_EQ(this->sum(ones, {1, n, 1}).item(), n);
   EXPECT_EQ(this->sum(ones, {1, n / 64, 64}).template to_vector<double>(),
             std::vector<double>(64, static_cast<double>(n / 64)));
-  EXPECT_EQ(cpu().reduce->sum_of_squares(ones), n);
+  EXPECT_EQ(sum_of_squares(ones), n);
 }
 
 TYPED_TEST(Reduce, SumOfSquares) {
@@ -95,12 +95,11 @@ TYPED_TEST(Reduce, SumOfSquares) {
     long double want = 0;
     for (const TypeParam value : v) want += static_cast<long double>(value) * value;
     const double ulps = 4 + std::sqrt(static_cast<double>(n));
-    EXPECT_TRUE(near(cpu().reduce->sum_of_squares(testing::misaligned(v)), want, ulps)) << n;
+    EXPECT_TRUE(near(sum_of_squares(testing::misaligned(v)), want, ulps)) << n;
   }
   const TypeParam largest = std::numeric_limits<float>::max();  // its square fits a double
-  EXPECT_NEAR(
-      cpu().reduce->sum_of_squares(Tensor::full({9}, largest, dtype_of<TypeParam>())) / 9e77,
-      1.1579, 0.001);
+  EXPECT_NEAR(sum_of_squares(placed::full({9}, largest, dtype_of<TypeParam>())) / 9e77, 1.1579,
+              0.001);
 }
 
 TYPED_TEST(Reduce, Maxima) {
@@ -108,8 +107,8 @@ TYPED_TEST(Reduce, Maxima) {
     if (s.reduced == 0) continue;
     const Tensor x = this->values(s, 3);
     const auto v = x.template to_vector<TypeParam>();
-    const Tensor out = Tensor::full({s.outer, s.inner}, 77, x.dtype());
-    cpu().reduce->max(x, s.outer, s.reduced, s.inner, out);
+    const Tensor out = placed::full({s.outer, s.inner}, 77, x.dtype());
+    tested.reduce->max(x, s.outer, s.reduced, s.inner, out);
     const auto got = out.template to_vector<TypeParam>();
     for (std::int64_t o = 0; o < s.outer; ++o) {
       for (std::int64_t i = 0; i < s.inner; ++i) {
@@ -125,14 +124,14 @@ TYPED_TEST(Reduce, MaximaOfNegativesInfinitiesAndNan) {
   const TypeParam inf = std::numeric_limits<TypeParam>::infinity();
   for (const std::int64_t n : {1, 5, 16, 17, 40}) {
     const auto max_of = [n](const Tensor& x, std::int64_t inner) {
-      const Tensor out = Tensor::empty({inner}, x.dtype());
-      cpu().reduce->max(x, 1, n, inner, out);
+      const Tensor out = placed::empty({inner}, x.dtype());
+      tested.reduce->max(x, 1, n, inner, out);
       return out.template to_vector<TypeParam>()[0];
     };
-    EXPECT_EQ(max_of(Tensor::full({n}, -inf, dtype_of<TypeParam>()), 1), -inf);
-    EXPECT_EQ(max_of(Tensor::full({n, 2}, -inf, dtype_of<TypeParam>()), 2), -inf);
+    EXPECT_EQ(max_of(placed::full({n}, -inf, dtype_of<TypeParam>()), 1), -inf);
+    EXPECT_EQ(max_of(placed::full({n, 2}, -inf, dtype_of<TypeParam>()), 2), -inf);
     for (std::int64_t at = 0; at < n; ++at) {
-      const Tensor x = Tensor::full({n}, -3, dtype_of<TypeParam>());
+      const Tensor x = placed::full({n}, -3, dtype_of<TypeParam>());
       Tensor one = x.slice(0, at, at + 1);
       one.fill(-1);
       EXPECT_EQ(max_of(x, 1), -1);
@@ -146,11 +145,11 @@ TYPED_TEST(Reduce, MaximaOfNegativesInfinitiesAndNan) {
 TYPED_TEST(Reduce, ArgmaxTakesTheFirstOfEquals) {
   for (const std::int64_t n : {1, 2, 7, 8, 16, 17, 33, 100}) {
     for (std::int64_t at = 0; at < n; ++at) {
-      const Tensor x = Tensor::full({3, n}, -1, dtype_of<TypeParam>());
+      const Tensor x = placed::full({3, n}, -1, dtype_of<TypeParam>());
       x.slice(0, 1, 2).slice(1, at, n).fill(2);  // row 1: equal from `at` on
       x.slice(0, 2, 3).slice(1, at, at + 1).fill(std::nan(""));
-      const Tensor out = Tensor::empty({3}, DType::i64);
-      cpu().reduce->argmax(x, out);
+      const Tensor out = placed::empty({3}, DType::i64);
+      tested.reduce->argmax(x, out);
       ASSERT_EQ(out.template to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, at, at}));
     }
   }
@@ -180,6 +179,21 @@ TYPED_TEST(Reduce, RunningSums) {
   }
 }
 
+// Each to the bits that it has alone.
+TYPED_TEST(Reduce, SumsOfSquaresOfAList) {
+  std::vector<Tensor> xs = {Tensor(), placed::zeros({0}, dtype_of<TypeParam>())};
+  for (const std::int64_t n : {1, 7, 32768, 32769, 100000}) {
+    xs.push_back(testing::misaligned(
+        testing::random_values<TypeParam>(n, -2, 2, static_cast<std::uint64_t>(n))));
+  }
+  const Tensor sums = placed::full({std::ssize(xs)}, 77, DType::f64);
+  sum_of_squares(xs, sums);
+  const auto got = sums.to_vector<double>();
+  EXPECT_EQ(got[0], 0);
+  EXPECT_EQ(got[1], 0);
+  for (std::size_t i = 2; i < xs.size(); ++i) EXPECT_EQ(got[i], sum_of_squares(xs[i])) << i;
+}
+
 TYPED_TEST(Reduce, ThreadsDoNotMatter) {
   for (const Sizes& s :
        {Sizes{1, 300001, 1}, Sizes{37, 5003, 1}, Sizes{1, 4099, 65}, Sizes{3, 65, 2049}}) {
@@ -188,7 +202,7 @@ TYPED_TEST(Reduce, ThreadsDoNotMatter) {
     testing::expect_same_for_every_thread_count<TypeParam>(
         [&] { return this->cumsum(x, s, true); });
     testing::expect_same_for_every_thread_count<double>(
-        [&] { return Tensor::full({}, cpu().reduce->sum_of_squares(x), DType::f64); });
+        [&] { return placed::full({}, sum_of_squares(x), DType::f64); });
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/ops.h"
+#include "tests/device.h"
 #include "tests/error_of.h"
 
 namespace mobius::refusals_test {
@@ -31,7 +32,7 @@ void expect_refused(const std::vector<Refusal>& refusals) {
 }
 
 Tensor zeros(Shape shape, DType dtype = DType::f32) {
-  return Tensor::zeros(std::move(shape), dtype);
+  return placed::zeros(std::move(shape), dtype);
 }
 
 AttentionInputs inputs_of(const Tensor& x) {
@@ -90,7 +91,7 @@ TEST(Refusals, OfNumbersOutOfRange) {
       {"gaussian_points: expected a rope_base", [=] { gaussian_points(x, {.rope_base = -1}); }},
       {"gaussian_points: expected a least_sigma",
        [=] { gaussian_points(x, {.least_sigma = nan}); }},
-      {"a dimension is negative", [] { Tensor::arange(-1); }},
+      {"a dimension is negative", [] { placed::arange(-1); }},
       {"a dimension is negative",
        [=] {
          scatter_add_rows(zeros({0, 3}), zeros({0}, DType::i64), -1);

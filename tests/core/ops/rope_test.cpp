@@ -67,7 +67,7 @@ TYPED_TEST(Rope, TheOppositeSignUndoesIt) {
 
 TYPED_TEST(Rope, EmptyAndThreads) {
   using T = TypeParam;
-  EXPECT_EQ(rope(Tensor::empty({2, 0, 4}, dtype_of<T>()), 10000, 0).numel(), 0);
+  EXPECT_EQ(rope(placed::empty({2, 0, 4}, dtype_of<T>()), 10000, 0).numel(), 0);
   const Tensor x = random_tensor<T>({3, 900, 32}, 1);
   expect_same_for_every_thread_count<T>([&] { return rope(x, 10000, 0); });
 }

@@ -14,7 +14,7 @@ Tensor random_indices(std::int64_t n, std::int64_t below, std::uint64_t seed) {
   std::vector<I> values;
   for (const double u : testing::random_values<double>(n, 0, static_cast<double>(below), seed))
     values.push_back(static_cast<I>(u));
-  return Tensor::from(values, {n});
+  return placed::from(values, {n});
 }
 
 template <class T>
@@ -52,7 +52,7 @@ TYPED_TEST(Rows, ScatterAddsInTheOrderOfRows) {
         for (std::int64_t j = 0; j < d; ++j)
           want[static_cast<std::size_t>(at[r] * d + j)] +=
               from[r * static_cast<std::size_t>(d) + static_cast<std::size_t>(j)];
-      cpu().rows->scatter_add_rows(rows, index, table);
+      tested.rows->scatter_add_rows(rows, RowIndex("test", index, v), table);
       ASSERT_EQ(table.to_vector<T>(), want) << v << " " << d;  // the same additions, the same bits
     }
 }
@@ -60,9 +60,9 @@ TYPED_TEST(Rows, ScatterAddsInTheOrderOfRows) {
 TYPED_TEST(Rows, EmptyAndThreads) {
   using T = TypeParam;
   const DType type = dtype_of<T>();
-  EXPECT_EQ(gather_rows(Tensor::ones({3, 2}, type), Tensor::empty({0}, DType::i64)).numel(), 0);
+  EXPECT_EQ(gather_rows(placed::ones({3, 2}, type), placed::empty({0}, DType::i64)).numel(), 0);
   const Tensor nothing =
-      scatter_add_rows(Tensor::empty({0, 2}, type), Tensor::empty({0}, DType::i32), 3);
+      scatter_add_rows(placed::empty({0, 2}, type), placed::empty({0}, DType::i32), 3);
   EXPECT_EQ(nothing.to_vector<T>(), std::vector<T>(6, T{0}));
   const Tensor index = random_indices<std::int32_t>(5000, 40, 1),
                rows = random_tensor<T>({5000, 70}, 2);

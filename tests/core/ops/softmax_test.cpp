@@ -16,7 +16,7 @@ Tensor random_mask(Shape shape, std::uint64_t seed) {
   std::vector<std::uint8_t> values;
   for (const double u : testing::random_values<double>(numel(shape), 0, 4, seed))
     values.push_back(u < 1 ? 0 : static_cast<std::uint8_t>(u));  // any number but 0 is yes
-  return Tensor::from(values, std::move(shape));
+  return placed::from(values, std::move(shape));
 }
 
 bool sees(const AttentionMask& mask, const std::vector<std::uint8_t>& values, std::int64_t row,
@@ -87,20 +87,20 @@ TYPED_TEST(Softmax, MasksBroadcastInEveryWay) {
 TYPED_TEST(Softmax, RowsThatSeeNothingAreZero) {
   using T = TypeParam;
   const Tensor scores = random_tensor<T>({2, 4, 9}, 1);
-  const Tensor none = Tensor::zeros({4, 9}, DType::u8);
+  const Tensor none = placed::zeros({4, 9}, DType::u8);
   EXPECT_EQ(masked_softmax(scores, 1, {false, none}).to_vector<T>(), std::vector<T>(72, T{0}));
   // More queries than keys: the first ones come before every key.
   const std::vector<T> causal =
       masked_softmax(random_tensor<T>({5, 2}, 2), 1, {true, {}}).template to_vector<T>();
   EXPECT_EQ(std::vector<T>(causal.begin(), causal.begin() + 6), std::vector<T>(6, T{0}));
   EXPECT_EQ(causal[6], T{1});
-  const Tensor minus_infinity = Tensor::full({2, 3}, -inf, dtype_of<T>());
+  const Tensor minus_infinity = placed::full({2, 3}, -inf, dtype_of<T>());
   EXPECT_EQ(masked_softmax(minus_infinity, 1, {}).to_vector<T>(), std::vector<T>(6, T{0}));
 }
 
 TYPED_TEST(Softmax, HugeScoresNeitherOverflowNorLoseTheRest) {
   using T = TypeParam;
-  const Tensor scores = Tensor::from(std::vector<T>{T(1e30), T(-1e30), T(1e30), T(-inf)}, {1, 4});
+  const Tensor scores = placed::from(std::vector<T>{T(1e30), T(-1e30), T(1e30), T(-inf)}, {1, 4});
   const std::vector<T> want{T(0.5), T(0), T(0.5), T(0)};
   EXPECT_EQ(masked_softmax(scores, 1, {}).to_vector<T>(), want);
 }
@@ -112,14 +112,14 @@ TYPED_TEST(Softmax, NaNStaysInItsRow) {
     std::vector<T> values = testing::random_values<T>(2 * 19, -1, 1, 1);
     values[static_cast<std::size_t>(at)] = nan;
     const std::vector<T> got =
-        masked_softmax(Tensor::from(values, {2, 19}), 1, {}).template to_vector<T>();
+        masked_softmax(placed::from(values, {2, 19}), 1, {}).template to_vector<T>();
     for (std::size_t j = 0; j < 19; ++j) {
       EXPECT_TRUE(std::isnan(got[j])) << at << " " << j;
       EXPECT_FALSE(std::isnan(got[19 + j])) << at << " " << j;
     }
   }
   // The only key in sight.
-  EXPECT_TRUE(std::isnan(masked_softmax(Tensor::from(std::vector<T>{nan}, {1, 1}), 1, {}).item()));
+  EXPECT_TRUE(std::isnan(masked_softmax(placed::from(std::vector<T>{nan}, {1, 1}), 1, {}).item()));
 }
 
 TYPED_TEST(Softmax, BackwardMatchesTheFormula) {
@@ -153,8 +153,8 @@ TYPED_TEST(Softmax, SameBitsForEveryThreadCount) {
 
 TYPED_TEST(Softmax, EmptyScores) {
   const DType type = dtype_of<TypeParam>();
-  EXPECT_EQ(masked_softmax(Tensor::empty({2, 0, 3}, type), 1, {true, {}}).numel(), 0);
-  EXPECT_EQ(masked_softmax(Tensor::empty({2, 3, 0}, type), 1, {true, {}}).numel(), 0);
+  EXPECT_EQ(masked_softmax(placed::empty({2, 0, 3}, type), 1, {true, {}}).numel(), 0);
+  EXPECT_EQ(masked_softmax(placed::empty({2, 3, 0}, type), 1, {true, {}}).numel(), 0);
 }
 
 TEST(MaterializeMask, CombinesCausalAndGiven) {

@@ -51,10 +51,10 @@ TYPED_TEST(Swiglu, ThreadsDoNotMatter) {
 }
 
 TEST(SwigluErrors, ShapesAndTypesMustAgree) {
-  const Tensor gate = Tensor::zeros({2, 3}, DType::f32);
-  EXPECT_THROW(swiglu(gate, Tensor::zeros({3}, DType::f32)), ShapeError);
-  EXPECT_THROW(swiglu(gate, Tensor::zeros({2, 3}, DType::f64)), ShapeError);
-  EXPECT_THROW(swiglu_backward(gate, gate, Tensor::zeros({3, 2}, DType::f32)), ShapeError);
+  const Tensor gate = placed::zeros({2, 3}, DType::f32);
+  EXPECT_THROW(swiglu(gate, placed::zeros({3}, DType::f32)), ShapeError);
+  EXPECT_THROW(swiglu(gate, placed::zeros({2, 3}, DType::f64)), ShapeError);
+  EXPECT_THROW(swiglu_backward(gate, gate, placed::zeros({3, 2}, DType::f32)), ShapeError);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/options/nearest.h"
 #include "core/options/registry.h"
+#include "core/options/validate.h"
 #include "tests/error_of.h"
 
 namespace mobius::schema_test {
@@ -141,6 +142,60 @@ TEST(Schema, ReadsAndWritesEveryType) {
   set("maybe_decay", OptionValue{});
   EXPECT_FALSE(options.maybe_number.has_value());
   EXPECT_FALSE(options.maybe_decay.has_value());
+}
+
+struct Conditional {
+  bool is_on = false;
+  double strength = 1;
+
+  void describe(Schema& schema) {
+    schema.field("is_on", is_on, "");
+    schema.field("strength", strength, "")
+        .positive()
+        .only_if([this] { return is_on; }, "is_on: true");
+  }
+};
+
+// The default may stand anywhere: a configuration that states every value is valid.
+TEST(Schema, AValueThatNothingReadsIsRefused) {
+  Conditional options;
+  const auto schema = describe(options);
+  EXPECT_EQ(field_of(*schema, "strength").when(), "is_on: true");
+  const auto fault = [&] {
+    return error_of<ConfigError>([&] { field_of(*schema, "strength").require_effect(); });
+  };
+  EXPECT_EQ(fault(), "no error");
+  options.strength = 2;
+  EXPECT_EQ(fault(), "has no effect unless is_on: true");
+  options.is_on = true;
+  EXPECT_EQ(fault(), "no error");
+}
+
+TEST(Validate, KnowsTheDefaultsOfAFilledStruct) {
+  const auto fault = [](const auto& options) {
+    return error_of<ConfigError>([&] { validate_options(options, "name"); });
+  };
+  Conditional options;
+  EXPECT_EQ(fault(options), "no error");
+  options.strength = 2;
+  EXPECT_EQ(fault(options), "name: strength: has no effect unless is_on: true");
+  options.strength = 0;
+  EXPECT_EQ(fault(options), "name: strength: must be > 0, got 0");
+  struct Holder {
+    std::vector<Conditional> list = std::vector<Conditional>(1);
+    Conditional below;
+    void describe(Schema& schema) {
+      schema.list("list", list, "");
+      schema.section("below", below, "");
+    }
+  };
+  Holder holder;
+  EXPECT_EQ(fault(holder), "no error");
+  holder.below.strength = 3;
+  EXPECT_EQ(fault(holder), "name: below: strength: has no effect unless is_on: true");
+  holder.below.is_on = true;
+  holder.list[0].strength = 3;
+  EXPECT_EQ(fault(holder), "name: list[0]: strength: has no effect unless is_on: true");
 }
 
 // What is computed with counts cannot overflow; a seed may be any number.

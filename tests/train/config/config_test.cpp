@@ -208,13 +208,13 @@ TEST_F(ConfigTest, RefusesOptionsWithoutEffect) {
   EXPECT_THAT(error_with({"schedule.kind=constant", "schedule.min_lr_ratio=0.1"}),
               HasSubstr("schedule.min_lr_ratio: has no effect"));
   EXPECT_THAT(error_with({"eval.map_layers=[1]"}),
-              HasSubstr("eval.map_layers: has no effect: attention_maps is false"));
+              HasSubstr("eval.map_layers: has no effect unless attention_maps: true"));
   EXPECT_THAT(error_with({"train.early_stop.threshold=0.9", "eval.every=0"}),
               HasSubstr("eval.every is 0"));
   EXPECT_THAT(error_with({"optimizer.name=sgd", "optimizer.momentum=0", "optimizer.nesterov=true"}),
               HasSubstr("optimizer.nesterov"));
   EXPECT_THAT(error_with({"train.early_stop.metric=loss"}),
-              HasSubstr("train.early_stop.metric: has no effect: threshold is null"));
+              HasSubstr("train.early_stop.metric: has no effect unless threshold: NUMBER"));
   EXPECT_EQ(error_with({"model.rope_base=500"}),
             "override model.rope_base=500: model.rope_base: has no effect unless positions: rope");
   EXPECT_THAT(error_with({"model.max_distance=4", "model.positions=alibi"}),

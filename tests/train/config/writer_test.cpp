@@ -195,6 +195,14 @@ TEST(ConfigHelp, IsOfASectionAKindOrAKeyAlone) {
             "config help: there is no section or key 'zzz'; 'mobius config help' lists all");
 }
 
+TEST(ConfigHelp, SaysWhenAKeyIsRead) {
+  bool is_on = false;
+  double strength = 1;
+  Schema schema;
+  schema.field("strength", strength, "of it").only_if([&] { return is_on; }, "is_on: true");
+  EXPECT_EQ(help_text({&schema}), "  strength  number  1.0    of it; only with is_on: true\n");
+}
+
 TEST(ConfigHelp, FitsTheWidth) {
   RunOptions run;
   const auto schema = describe(run);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "autograd/ops.h"
+#include "core/error.h"
 
 namespace mobius::gradient_sum_test {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 // Stands for the first of two ranks whose gradients are alike: every sum doubles.
 class TwoAlike final : public Communicator {
  public:
-  TwoAlike() : Communicator(0, 2) {}
+  TwoAlike() : Communicator(0, 2, Device{}) {}
 
   struct Doubling final : Pending {
     explicit Doubling(Tensor sent) : values(std::move(sent)) {}
@@ -25,11 +26,15 @@ class TwoAlike final : public Communicator {
     started.push_back(values.numel());
     return std::make_unique<Doubling>(std::move(values));
   }
+  std::unique_ptr<Pending> start_reduce_scatter(Tensor values) override {
+    const std::int64_t half = values.numel() / 2;
+    started.push_back(half);
+    return std::make_unique<Doubling>(values.slice(0, 0, half));
+  }
+  std::unique_ptr<Pending> start_all_gather(Tensor) override { throw Error("not asked for"); }
   void sum(std::span<double>) override {}
   void broadcast(Tensor) override {}
   std::string broadcast(const std::string& text) override { return text; }
-  void all_gather(Tensor) override {}
-  void gather(const Tensor&, Tensor) override {}
   void barrier() override {}
   void abort(int code) override { std::exit(code); }
 
@@ -42,11 +47,11 @@ class GradientSumTest : public ::testing::Test {
   GradientSumTest() {
     for (int i = 0; i < 3; ++i) {
       parameters_.push_back(
-          {"w" + std::to_string(i), Variable(Tensor::full({4, 4}, i + 1), true), true});
+          {"w" + std::to_string(i), Variable(Tensor::full({16, 16}, i + 1), true), true});
     }
   }
   void run_backward() const {
-    Variable x(Tensor::ones({2, 4}));
+    Variable x(Tensor::ones({2, 16}));
     for (const TrainedParameter& parameter : parameters_) x = matmul(x, parameter.value);
     backward(sum(x));
   }
@@ -54,13 +59,18 @@ class GradientSumTest : public ::testing::Test {
     return parameters_[i].value.grad().to_vector<float>();
   }
 
-  static constexpr std::int64_t kOneParameter = 4 * 4 * sizeof(float);
+  ParameterArena arena_of(std::int64_t bucket_bytes) const {
+    return ParameterArena(parameters_, communicator_.size(), bucket_bytes);
+  }
+
+  static constexpr std::int64_t kOneParameter = 16 * 16 * sizeof(float);
   TwoAlike communicator_;
   std::vector<TrainedParameter> parameters_;
 };
 
 TEST_F(GradientSumTest, TravelWhileBackwardGoesOn) {
-  GradientSum sum(communicator_, parameters_, kOneParameter);
+  const ParameterArena arena = arena_of(kOneParameter);
+  GradientSum sum(communicator_, arena);
   std::size_t started_before_w0 = 0;
   parameters_[0].value.add_grad_hook(
       [&](Variable&) { started_before_w0 = communicator_.started.size(); });
@@ -77,7 +87,8 @@ TEST_F(GradientSumTest, StayBeforeTheLastMicroBatch) {
   const std::vector<float> once = gradient(0);
   for (TrainedParameter& parameter : parameters_) parameter.value.zero_grad();
 
-  GradientSum sum(communicator_, parameters_, kOneParameter);
+  const ParameterArena arena = arena_of(kOneParameter);
+  GradientSum sum(communicator_, arena);
   run_backward();
   EXPECT_TRUE(communicator_.started.empty());
   sum.start();
@@ -91,28 +102,49 @@ TEST_F(GradientSumTest, FillBucketsUpToTheirSize) {
   const auto sizes_with = [&](std::int64_t bucket_bytes) {
     communicator_.started.clear();
     for (TrainedParameter& parameter : parameters_) parameter.value.zero_grad();
-    GradientSum sum(communicator_, parameters_, bucket_bytes);
+    const ParameterArena arena = arena_of(bucket_bytes);
+    GradientSum sum(communicator_, arena);
     sum.start();
     run_backward();
     sum.finish();
     return communicator_.started;
   };
-  EXPECT_EQ(sizes_with(1), (std::vector<std::int64_t>{16, 16, 16}));
-  EXPECT_EQ(sizes_with(2 * kOneParameter), (std::vector<std::int64_t>{32, 16}));
-  EXPECT_EQ(sizes_with(100 * kOneParameter), (std::vector<std::int64_t>{48}));
+  EXPECT_EQ(sizes_with(1), (std::vector<std::int64_t>{256, 256, 256}));
+  EXPECT_EQ(sizes_with(2 * kOneParameter), (std::vector<std::int64_t>{512, 256}));
+  EXPECT_EQ(sizes_with(100 * kOneParameter), (std::vector<std::int64_t>{768}));
 }
 
 TEST_F(GradientSumTest, SendZerosWhereARankHasNothing) {
-  GradientSum sum(communicator_, parameters_, kOneParameter);
+  const ParameterArena arena = arena_of(kOneParameter);
+  GradientSum sum(communicator_, arena);
   sum.start();
   sum.finish();
   EXPECT_EQ(communicator_.started.size(), 3u);
   EXPECT_FALSE(parameters_[0].value.grad().defined());
 }
 
+TEST_F(GradientSumTest, OfAShardSumsItsPart) {
+  run_backward();
+  const std::vector<float> once = gradient(1);
+  for (TrainedParameter& parameter : parameters_) parameter.value.zero_grad();
+  const ParameterArena arena = arena_of(kOneParameter);
+  GradientSum sum(communicator_, arena, SumScope::shard);
+  sum.start();
+  run_backward();
+  sum.finish();
+  EXPECT_EQ(communicator_.started, (std::vector<std::int64_t>{128, 128, 128}));
+  for (std::size_t i = 0; i < 128; ++i) EXPECT_EQ(gradient(1)[i], 2 * once[i]);
+}
+
+TEST_F(GradientSumTest, RefusesAnArenaForOtherRanks) {
+  const ParameterArena arena(parameters_);
+  EXPECT_THROW(GradientSum(communicator_, arena), Error);
+}
+
 TEST_F(GradientSumTest, OfOneRankLeavesGradientsAlone) {
   OneRank alone;
-  GradientSum sum(alone, parameters_, kOneParameter);
+  const ParameterArena arena(parameters_);
+  GradientSum sum(alone, arena);
   sum.start();
   run_backward();
   const std::vector<float> before = gradient(1);

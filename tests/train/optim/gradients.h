@@ -18,6 +18,13 @@ inline std::vector<double> gradients_of(const Module& model) {
   return values;
 }
 
+/// Their Euclidean norm, all together.
+inline double gradient_norm(const Module& model) {
+  double sum = 0;
+  for (const double value : gradients_of(model)) sum += value * value;
+  return std::sqrt(sum);
+}
+
 /// |a - b| / |b|.
 inline double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
   double difference = 0, size = 0;

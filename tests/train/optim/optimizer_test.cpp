@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "core/options/schema.h"
 #include "tests/train/run_fixture.h"
@@ -91,17 +92,79 @@ TEST(Optimizer, NamesItsStateByMomentAndParameter) {
   EXPECT_EQ(sgd->state().at(1).name, "momentum/b.c");
 }
 
-TEST(ClipGradients, ScalesAllToTheGlobalNorm) {
+// ---- clipping
+
+// Plain gradient descent at a rate of 1: what the parameters lost is the gradient that was used.
+std::unique_ptr<Optimizer> plain_descent(const std::vector<TrainedParameter>& parameters) {
+  SgdOptions options;
+  options.momentum = 0;
+  return options.build(parameters);
+}
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+TEST(ClippedStep, ScalesAllToTheGlobalNorm) {
+  OneRank alone;
   const std::vector<TrainedParameter> parameters = {parameter("a", {0.0}, true, {3.0}),
                                                     parameter("b", {0.0}, true, {4.0}),
-                                                    parameter("no gradient", {0.0}, true)};
-  const double norm = gradient_norm(parameters);
-  EXPECT_DOUBLE_EQ(norm, 5);
-  clip_gradients(parameters, norm, 10);
-  EXPECT_DOUBLE_EQ(gradient_norm(parameters), 5);
-  clip_gradients(parameters, norm, 1);
-  EXPECT_NEAR(gradient_norm(parameters), 1, 1e-15);
-  EXPECT_NEAR(parameters[0].value.grad().item(), 0.6, 1e-15);
+                                                    parameter("no gradient", {1.0}, true)};
+  const auto optimizer = plain_descent(parameters);
+  optimizer->clipped_step(1, 10, alone);
+  EXPECT_DOUBLE_EQ(optimizer->gradient_norm().value, 5);
+  EXPECT_EQ(values_of(parameters[0])[0], -3);
+  EXPECT_EQ(values_of(parameters[1])[0], -4);
+  optimizer->clipped_step(1, 1, alone);
+  EXPECT_DOUBLE_EQ(optimizer->gradient_norm().value, 5);
+  EXPECT_NEAR(values_of(parameters[0])[0], -3.6, 1e-15);
+  EXPECT_NEAR(values_of(parameters[1])[0], -4.8, 1e-15);
+  optimizer->clipped_step(1, kInfinity, alone);
+  EXPECT_NEAR(values_of(parameters[0])[0], -6.6, 1e-14);
+  EXPECT_EQ(values_of(parameters[2])[0], 1);
+  EXPECT_EQ(parameters[0].value.grad().item(), 3);
+}
+
+// From the bad step on nothing changes, and what is read back later names the first.
+TEST(ClippedStep, OfAGradientThatIsNotFiniteIsTheLastToCount) {
+  OneRank alone;
+  const AdamWOptions adamw;
+  const SgdOptions sgd;
+  for (const OptimizerOptions* options :
+       std::initializer_list<const OptimizerOptions*>{&adamw, &sgd}) {
+    std::vector<TrainedParameter> parameters = {parameter("a", {1.0}, true, {3.0}),
+                                                parameter("b", {2.0}, true, {4.0})};
+    const auto optimizer = options->build(parameters);
+    const auto all = [&] {
+      std::vector<double> values = {values_of(parameters[0])[0], values_of(parameters[1])[0]};
+      for (const NamedTensor& tensor : optimizer->state()) values.push_back(tensor.value.item());
+      return values;
+    };
+    optimizer->clipped_step(0.1, kInfinity, alone);
+    EXPECT_TRUE(optimizer->gradient_norm().is_finite);
+    const std::vector<double> before = all();
+    parameters[1].value.mutable_grad().fill(std::nan(""));
+    optimizer->clipped_step(0.1, 1, alone);
+    parameters[0].value.mutable_grad().fill(kInfinity);
+    optimizer->clipped_step(0.1, 1, alone);
+    for (TrainedParameter& parameter : parameters) parameter.value.mutable_grad().fill(1);
+    optimizer->clipped_step(0.1, 1, alone);
+    EXPECT_EQ(all(), before);
+    const GradientNorm norm = optimizer->gradient_norm();
+    EXPECT_FALSE(norm.is_finite);
+    EXPECT_TRUE(std::isnan(norm.value));
+    EXPECT_EQ(norm.n_skipped, 3);
+    EXPECT_EQ(norm.parameter, 1u);
+  }
+}
+
+TEST(ClippedStep, KnowsANormThatIsNotFiniteThoughGradientsAre) {
+  OneRank alone;
+  const auto optimizer =
+      plain_descent({parameter("a", {1.0}, true, {1e154}), parameter("b", {1.0}, true, {1.3e154})});
+  optimizer->clipped_step(1, 1, alone);
+  EXPECT_FALSE(optimizer->gradient_norm().is_finite);
+  EXPECT_EQ(optimizer->gradient_norm().value, kInfinity);
+  EXPECT_FALSE(optimizer->gradient_norm().parameter.has_value());
+  EXPECT_EQ(values_of(optimizer->parameters()[0])[0], 1);
 }
 
 // A golden list: a parameter that starts or stops to decay must be meant to.

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/train/run_fixture.h"
+#include "train/recording/metrics_reader.h"
 
 namespace mobius::metrics_test {
 namespace {
@@ -56,8 +57,10 @@ TEST(MetricsLog, WritesWhatHeadsSayLayerByLayer) {
   const TemporaryFolder folder;
   MetricsLog log(folder / "metrics.jsonl", 0, 0);
   MetricsLine line = line_at(1);
-  line.attention = {{.entropy = {1.5, 2}, .alpha = {3, 4}, .tau = {}, .beyond_resolution = {0, 1}},
-                    {.tau = {5}}};
+  line.attention = {{.values = {{"entropy", {1.5, 2}},
+                                {"alpha", {3, 4}},
+                                {"beyond_resolution", {0, 1}, "share"}}},
+                    {.values = {{"tau", {5}}}}};
   log.write(line);
   const Json layers = Json::parse(lines_of(read_text(folder / "metrics.jsonl")).at(0))["attention"];
   ASSERT_EQ(layers.size(), 2u);
@@ -66,6 +69,26 @@ TEST(MetricsLog, WritesWhatHeadsSayLayerByLayer) {
   EXPECT_EQ(layers[0]["beyond_resolution"], Json({0, 1}));
   EXPECT_FALSE(layers[0].contains("tau"));
   EXPECT_EQ(layers[1], Json({{"tau", {5}}}));
+}
+
+// Whatever it is called: lines, events and what is read back know no names.
+TEST(MetricsLog, TellsAnyNumberThatALayerNames) {
+  const TemporaryFolder folder;
+  MetricsLine line = line_at(4);
+  line.split = "test";
+  line.summaries = {{"mean_own", 0.5}, {"loss", 7}};
+  line.attention = {{.values = {{"own", {1, 2}}}}, {}, {.values = {{"own", {3, 6, 9}}}}};
+  MetricsLog(folder / "metrics.jsonl", 0, 0).write(line);
+  const Json object = Json::parse(lines_of(read_text(folder / "metrics.jsonl")).at(0));
+  EXPECT_EQ(object["mean_own"], 0.5);
+  EXPECT_EQ(object["loss"], 0.5) << "a score is never another number";
+  const std::vector<std::pair<std::string, double>> scalars = scalars_of(line);
+  EXPECT_THAT(scalars, ::testing::IsSupersetOf({std::pair<std::string, double>("test/mean_own", 0.5),
+                                              {"test/layer_1/own/head_2", 2},
+                                              {"test/layer_3/own/head_3", 9}}));
+  const std::vector<MetricsPoint> points = read_metrics(folder / "metrics.jsonl");
+  ASSERT_EQ(points.size(), 1u);
+  EXPECT_EQ(points[0].attention, (NamedNumbers{{"own", (1.5 + 6) / 2}}));
 }
 
 TEST(MetricsLog, WritesWhatALossOnTextSays) {

@@ -181,11 +181,11 @@ function line_data(family, index, points, label, more = {}) {
 
 // One curve a run of each variant's best learning rate. That of a run that diverged ends in a cross, and is in the legend
 // even where nothing is left to draw.
-function show_curves(id, title, split, value, y_title) {
+function show_curves(id, title, split, value_of, y_title) {
   const datasets = [];
   report.variants.forEach((variant, index) => {
     shown_runs(variant).forEach((run, nth) => {
-      const points = run.curves[split].filter((p) => p[value] !== null).map((p) => ({ x: p.step, y: p[value] }));
+      const points = run.curves[split].map((p) => ({ x: p.step, y: value_of(p) })).filter((p) => Number.isFinite(p.y));
       const has_diverged = run.status === "diverged";
       if (points.length < 2 && !has_diverged) return;
       const is_first = !datasets.some((data) => data.family === variant.name);
@@ -200,6 +200,14 @@ function show_curves(id, title, split, value, y_title) {
   }
   const figure = section_for(id, title, "One curve a run; the runs of one variant have one colour. One that diverged ends in a cross.");
   draw(figure, "plot", { data: { datasets }, options: options_for({ ...axis("step"), grace: 0 }, axis(y_title)) });
+}
+
+// What the attention of the runs says about itself, whatever that is called: a figure a name.
+function show_attention() {
+  const points = report.runs.flatMap((run) => run.curves.test);
+  for (const name of new Set(points.flatMap((p) => Object.keys(p.attention ?? {})))) {
+    show_curves(`attention-${name}`, `Attention: ${name}`, "test", (p) => p.attention?.[name], "mean over heads and layers");
+  }
 }
 
 // Variants that differ in one key alone are one line: their names differ in that key's part.
@@ -364,9 +372,10 @@ function show_all() {
     `${complete} of ${report.runs.length} runs are complete` + (diverged > 0 ? `, ${diverged} diverged.` : ".");
   show_tables();
   show_configs();
-  show_curves("curves-accuracy", "Test accuracy", "test", "accuracy", "test accuracy");
-  show_curves("curves-loss", "Test loss", "test", "loss", "test loss (nats)");
-  show_curves("curves-train", "Training loss", "train", "loss", "loss of a batch (nats)");
+  show_curves("curves-accuracy", "Test accuracy", "test", (p) => p.accuracy, "test accuracy");
+  show_curves("curves-loss", "Test loss", "test", (p) => p.loss, "test loss (nats)");
+  show_curves("curves-train", "Training loss", "train", (p) => p.loss, "loss of a batch (nats)");
+  show_attention();
   show_pairs();
   show_width();
   const metric = by_accuracy ? "Accuracy" : "Loss";

@@ -1,0 +1,123 @@
+// On a device, a training step waits for nothing: what it computes stays there until it is read.
+#include "train/run/step.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <tuple>
+
+#include "data/mqar.h"
+#include "tests/guarded/guarded_device.h"
+#include "train/optim/sharding.h"
+
+namespace mobius::guarded_step_test {
+namespace {
+
+using testing::guarded_counts;
+using testing::guarded_device;
+
+constexpr std::int64_t n_steps = 10, log_every = 5, micro_batches = 2;
+
+struct Setting {
+  std::string attention, optimizer;
+  Positions positions = Positions::learned;
+};
+
+void PrintTo(const Setting& setting, std::ostream* out) {
+  *out << setting.attention << " with " << setting.optimizer;
+}
+
+std::unique_ptr<Task> small_task() {
+  MqarOptions options;
+  options.vocab = 32;
+  options.seq_len = 16;
+  options.n_pairs = 2;
+  return options.build(/*seed=*/1);
+}
+
+// What is read at a line of metrics.
+using Line = std::tuple<double, std::int64_t, double>;  // loss sum, right predictions, norm
+
+// A model in training, with everything that a step of the trainer does.
+class Training {
+ public:
+  Training(const Setting& setting, Device device)
+      : model_(model_options(setting), *builtin_attentions().choose(setting.attention),
+               task_->vocab_size(), task_->max_seq_len(), /*init_seed=*/1, DType::f32, device),
+        optimizer_(
+            builtin_optimizers().choose(setting.optimizer)->build(trained_parameters(model_))),
+        rank_(device),
+        sum_(rank_, optimizer_->arena()) {}
+
+  StepBatch batch(std::int64_t step) const {
+    return prepare_step(task_->batch(Split::train, static_cast<std::uint64_t>(step), 8),
+                        micro_batches, model_);
+  }
+
+  void train(const StepBatch& batch, std::int64_t step) {
+    model_.zero_grad();
+    score_ = accumulate_gradients(model_, batch, /*seed=*/1, step, sum_);
+    optimizer_->clipped_step(/*learning_rate=*/1e-2, /*max_norm=*/0.5, rank_);
+    gather_parameters(*optimizer_, rank_);
+  }
+
+  Line read(std::int64_t step) {
+    const Score score = read_score(score_, model_, step, rank_);
+    return {score.loss_sum, score.n_correct, finite_gradient_norm(*optimizer_, step)};
+  }
+
+ private:
+  static ModelOptions model_options(const Setting& setting) {
+    ModelOptions options;
+    options.d_model = 16;
+    options.n_layers = 2;
+    options.n_heads = 2;
+    options.dropout = 0.1;
+    options.positions = setting.positions;
+    return options;
+  }
+
+  std::unique_ptr<Task> task_ = small_task();
+  LanguageModel model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  OneRank rank_;
+  GradientSum sum_;
+  StepScore score_;
+};
+
+class GuardedStep : public ::testing::TestWithParam<Setting> {};
+
+TEST_P(GuardedStep, WaitsForNothingAndCopiesNothingBetweenTwoLinesOfMetrics) {
+  Training on_device(GetParam(), guarded_device), on_cpu(GetParam(), Device{});
+  for (std::int64_t step = 1; step <= n_steps; ++step) {
+    testing::reset_guarded_counts();
+    const StepBatch batch = on_device.batch(step);
+    EXPECT_EQ(guarded_counts().copies_to_host, 0) << "preparing batch " << step;
+    EXPECT_GT(guarded_counts().copies_from_host, 0);
+
+    testing::reset_guarded_counts();
+    on_device.train(batch, step);
+    EXPECT_EQ(guarded_counts().copies_to_host, 0) << "step " << step;
+    EXPECT_EQ(guarded_counts().copies_from_host, 0) << "step " << step;
+    EXPECT_GT(guarded_counts().kernels, 100);
+
+    on_cpu.train(on_cpu.batch(step), step);
+    if (step % log_every == 0) EXPECT_EQ(on_device.read(step), on_cpu.read(step));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GuardedStep,
+                         ::testing::Values(Setting{"softmax", "adamw"}, Setting{"softmax", "sgd"},
+                                           Setting{"conformal", "adamw"},
+                                           Setting{"conformal", "sgd"},
+                                           Setting{"softmax", "adamw", Positions::rope},
+                                           Setting{"linear", "adamw"}),
+                         [](const auto& info) {
+                           const Setting& setting = info.param;
+                           const bool has_rope = setting.positions == Positions::rope;
+                           return setting.attention + "_" + setting.optimizer +
+                                  (has_rope ? "_rope" : "");
+                         });
+
+}  // namespace
+}  // namespace mobius::guarded_step_test
