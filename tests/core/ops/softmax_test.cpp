@@ -185,7 +185,6 @@ TEST(SoftmaxOps, MasksCombine) {
 }
 
 TEST(MaskedSoftmax, SelectedKeysCombineWithTheRestOfAMask) {
-  using Values = std::vector<double>;
   const Tensor selected = placed::from(std::vector<std::int32_t>{0, 2, 1, 3}, {2, 2});
   EXPECT_EQ(materialize_mask({.selected = selected}, 2, 3).to_vector<double>(),
             (Values{1, 0, 1, 0, 1, 0}));
