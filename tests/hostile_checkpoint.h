@@ -1,4 +1,4 @@
-// Checkpoints that were made to harm: altered by the HDF5 library itself, and sealed anew.
+// Checkpoints that were made to harm: altered by the HDF5 library itself, with a right checksum.
 #pragma once
 
 #include <hdf5.h>
@@ -16,13 +16,13 @@
 
 namespace mobius {
 
-/// Makes the seal of a file that has been changed hold again; one without room for it stays.
-inline std::string sealed_anew(std::string content) {
-  if (content.size() >= seal_bytes) seal(content);
+/// Puts the right checksum into a file that has been changed; one without room for it stays.
+inline std::string with_right_checksum(std::string content) {
+  if (content.size() >= checksum_block_bytes) write_checksum(content);
   return content;
 }
 
-/// Opens a checkpoint as an HDF5 file, lets `change` write to it, and seals it anew.
+/// Opens a checkpoint as an HDF5 file, lets `change` write to it, and makes its checksum right.
 inline void alter_checkpoint(const std::filesystem::path& path,
                              const std::function<void(hid_t file)>& change) {
   const hdf5::Quiet quiet;  // not every change fits every checkpoint
@@ -32,7 +32,7 @@ inline void alter_checkpoint(const std::filesystem::path& path,
   change(file);
   H5Fclose(file);
   H5Pclose(access);
-  write_text(path, sealed_anew(read_text(path)));
+  write_text(path, with_right_checksum(read_text(path)));
 }
 
 namespace hostile {

@@ -33,6 +33,7 @@ struct Surroundings {
   rlim_t largest_file = RLIM_INFINITY;
   int standard_output = -1;  ///< a descriptor, in place of the file that Outcome::out is read from
   std::vector<int> ignored_signals{};  ///< all others have their default effect
+  bool has_own_group = false;          ///< as a shell gives one to each job, which can be stopped
 };
 
 /// A child process whose output goes to files. Killed where it is still running at the end.
@@ -81,6 +82,7 @@ class Process {
         std::freopen((folder_ / "err").c_str(), "w", stderr) == nullptr) {
       ::_exit(126);
     }
+    if (around.has_own_group) ::setpgid(0, 0);
     if (around.standard_output >= 0) ::dup2(around.standard_output, STDOUT_FILENO);
     // A shell ignores some in what it starts in the background, as this test may have been.
     for (int signal = 1; signal < NSIG; ++signal) std::signal(signal, SIG_DFL);

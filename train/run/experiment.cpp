@@ -1,5 +1,8 @@
 #include "train/run/experiment.h"
 
+#include <utility>
+
+#include "core/comm/launch.h"
 #include "train/run/memory.h"
 
 namespace mobius {
@@ -10,22 +13,37 @@ std::unique_ptr<Task> build_task(const Config& config,
                    : config.task->build(config.train.seed);
 }
 
-Experiment build_experiment(const Config& config, Shard optimizer_shard,
-                            const std::optional<TokenizerModel>& tokenizer) {
-  const auto require_room_for = [&](const TaskSize& size) {
-    require_memory(memory_need(config, size, MemoryUse::experiment, optimizer_shard.count));
-  };
-  require_room_for(config.task->least_size());
+Device device_for(const std::string& option, int local_rank) {
+  Device device = option == "auto" ? Device{} : device_from_name(option);
+  if (device.type != DeviceType::cpu) device.index = local_rank;
+  return device;
+}
+
+Device device_of(const Config& config) {
+  const Launch launch = launch_of(process_environment());
+  return device_for(config.train.device, launch.local_rank.value_or(0));
+}
+
+Experiment build_experiment(const Config& config, std::unique_ptr<Task> task,
+                            Shard optimizer_shard) {
+  const TaskSize size = {task->vocab_size(), task->max_seq_len()};
+  require_memory(memory_need(config, size, MemoryUse::experiment, optimizer_shard.count));
   Experiment experiment;
-  experiment.task = build_task(config, tokenizer);
-  require_room_for({experiment.task->vocab_size(), experiment.task->max_seq_len()});
-  experiment.model = std::make_shared<LanguageModel>(
-      config.model, *config.attention, experiment.task->vocab_size(),
-      experiment.task->max_seq_len(), config.train.seed, DType::f32, Device{},
-      config.train.precision);
+  experiment.device = device_of(config);
+  experiment.task = std::move(task);
+  experiment.model = std::make_shared<LanguageModel>(config.model, *config.attention, size.vocab,
+                                                     size.seq_len, config.train.seed, DType::f32,
+                                                     experiment.device, config.train.precision);
   experiment.optimizer =
       config.optimizer->build(trained_parameters(*experiment.model), optimizer_shard);
   return experiment;
+}
+
+Experiment build_experiment(const Config& config, Shard optimizer_shard,
+                            const std::optional<TokenizerModel>& tokenizer) {
+  require_memory(
+      memory_need(config, config.task->least_size(), MemoryUse::experiment, optimizer_shard.count));
+  return build_experiment(config, build_task(config, tokenizer), optimizer_shard);
 }
 
 std::optional<TokenizerModel> tokenizer_model(const Task& task) {

@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
+#include "core/device.h"
 #include "data/task.h"
 #include "data/tokenizer.h"
 #include "nn/language_model.h"
@@ -16,7 +18,14 @@ struct Experiment {
   std::unique_ptr<Task> task;
   std::shared_ptr<LanguageModel> model;
   std::unique_ptr<Optimizer> optimizer;
+  Device device;  ///< on which the model and the optimiser are
 };
+
+/// The device that a process computes on: that of `train.device`, and of those that are several on
+/// a machine, the one whose number is the local rank.
+Device device_for(const std::string& option, int local_rank);
+/// The same for this process, as it was launched.
+Device device_of(const Config& config);
 
 /// The task alone; with the tokeniser that a checkpoint holds, it makes none of its own.
 std::unique_ptr<Task> build_task(const Config& config,
@@ -27,6 +36,9 @@ std::unique_ptr<Task> build_task(const Config& config,
 /// the task makes none of its own.
 Experiment build_experiment(const Config& config, Shard optimizer_shard = {},
                             const std::optional<TokenizerModel>& tokenizer = {});
+/// The same around a task that is there.
+Experiment build_experiment(const Config& config, std::unique_ptr<Task> task,
+                            Shard optimizer_shard = {});
 
 /// That of the task's tokeniser; nothing where it has none.
 std::optional<TokenizerModel> tokenizer_model(const Task& task);

@@ -3,16 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string_view>
-
-#include "core/ops.h"
-#include "train/io/printable.h"
 
 namespace mobius {
 
 namespace {
-
-bool is_finite(const Tensor& tensor) { return std::isfinite(sum_of_squares(tensor)); }
 
 std::int64_t count_labels(const Tensor& labels) {
   std::int64_t count = 0;
@@ -37,30 +31,6 @@ Score sum_over_ranks(const Score& score, Communicator& communicator) {
                                 static_cast<double>(score.n_scored)};
   communicator.sum(sums);
   return {sums[0], std::llround(sums[1]), std::llround(sums[2]), std::llround(sums[3])};
-}
-
-// `what` is the loss that is not finite.
-[[noreturn]] void throw_loss_diverged(const LanguageModel& model, std::string_view what,
-                                      double loss, std::int64_t step) {
-  for (const auto& [name, value] : model.parameters()) {
-    if (is_finite(value.data())) continue;
-    throw TrainingDiverged("step {}: the {} is {}, and parameter '{}' is not finite", step, what,
-                           printable(loss), name);
-  }
-  throw TrainingDiverged(
-      "step {}: the {} is {}, though every parameter is finite: the activations overflow", step,
-      what, printable(loss));
-}
-
-// The first parameter or moment of this rank that is not finite, in words; empty where all are.
-std::string find_not_finite(const Optimizer& optimizer) {
-  for (const TrainedParameter& parameter : optimizer.parameters()) {
-    if (!is_finite(parameter.value.data())) return fmt::format("parameter '{}'", parameter.name);
-  }
-  for (const NamedTensor& tensor : optimizer.state()) {
-    if (!is_finite(tensor.value)) return fmt::format("the optimiser's '{}'", tensor.name);
-  }
-  return "";
 }
 
 }  // namespace
@@ -110,30 +80,8 @@ Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_
   }
   ranks.finish();
   score = sum_over_ranks(score, communicator);
-  if (!std::isfinite(score.loss_sum)) throw_loss_diverged(model, "loss", score.loss_sum, step);
+  require_finite_loss(model, "loss", score.loss_sum, step);
   return score;
-}
-
-double finite_gradient_norm(const std::vector<TrainedParameter>& parameters, std::int64_t step) {
-  const double norm = gradient_norm(parameters);
-  if (std::isfinite(norm)) return norm;
-  for (const TrainedParameter& parameter : parameters) {
-    if (!parameter.value.grad().defined() || is_finite(parameter.value.grad())) continue;
-    throw TrainingDiverged("step {}: the gradient of '{}' is not finite", step, parameter.name);
-  }
-  throw TrainingDiverged("step {}: the gradient norm is {}", step, printable(norm));
-}
-
-void require_finite_test(const LanguageModel& model, const Score& test, std::int64_t step) {
-  if (!test.is_finite()) throw_loss_diverged(model, "test loss", test.loss(), step);
-}
-
-void require_finite_state(const Optimizer& optimizer, std::int64_t step,
-                          Communicator& communicator) {
-  const std::string found = find_not_finite(optimizer);
-  if (!communicator.any(!found.empty())) return;
-  throw TrainingDiverged("step {}: after the update, {} is not finite", step,
-                         found.empty() ? "the optimiser's state of another rank" : found);
 }
 
 }  // namespace mobius

@@ -2,23 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "core/comm/communicator.h"
-#include "core/error.h"
 #include "data/task.h"
 #include "nn/language_model.h"
+#include "train/optim/finite.h"
 #include "train/optim/gradient_sum.h"
-#include "train/optim/optimizer.h"
 #include "train/recording/score.h"
 
 namespace mobius {
-
-/// A loss, a gradient or what an update made is not finite. Nothing of it is kept.
-class TrainingDiverged : public Error {
- public:
-  using Error::Error;
-};
 
 /// Counts what a model predicted for the labelled positions of a batch.
 Score score_of(const LossResult& result, const Batch& batch);
@@ -34,19 +26,5 @@ Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_
 /// Gradients, score and what is thrown are those of the whole, the same on every rank.
 Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
                            std::uint64_t seed, std::int64_t step, GradientSum& ranks);
-
-/// The global gradient norm, as gradient_norm() gives it. Throws TrainingDiverged, naming the step
-/// and the first parameter whose gradient is not finite.
-double finite_gradient_norm(const std::vector<TrainedParameter>& parameters, std::int64_t step);
-
-/// Throws TrainingDiverged, naming the step and a parameter that is to blame, unless the score of
-/// the test sequences is finite.
-void require_finite_test(const LanguageModel& model, const Score& test, std::int64_t step);
-
-/// Throws TrainingDiverged, on all ranks alike, naming the step and the first tensor, unless every
-/// parameter and all of the optimiser's state is finite: an update may overflow though its gradient
-/// did not.
-void require_finite_state(const Optimizer& optimizer, std::int64_t step,
-                          Communicator& communicator);
 
 }  // namespace mobius
