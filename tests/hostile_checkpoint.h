@@ -17,8 +17,8 @@
 namespace mobius {
 
 /// Recomputes the checksum of a changed file. A file without room for it is unchanged.
-inline std::string sealed_anew(std::string content) {
-  if (content.size() >= seal_bytes) seal(content);
+inline std::string with_valid_checksum(std::string content) {
+  if (content.size() >= checksum_block_bytes) write_checksum(content);
   return content;
 }
 
@@ -32,7 +32,7 @@ inline void alter_checkpoint(const std::filesystem::path& path,
   change(file);
   H5Fclose(file);
   H5Pclose(access);
-  write_text(path, sealed_anew(read_text(path)));
+  write_text(path, with_valid_checksum(read_text(path)));
 }
 
 namespace hostile {

@@ -110,6 +110,17 @@ TEST_F(CommandTest, AFolderThatIsNotEmpty) {
   expect_error(train(), 2, "holds a run; continue it by --resume auto");
 }
 
+TEST_F(CommandTest, OneFolderIsNamedOnce) {
+  for (const std::string both : {"output.dir=" + (folder_ / "b").string(),
+                                 "output={dir: " + (folder_ / "b").string() + "}"}) {
+    expect_error(train({both}), 2, "output.dir is given, too; name the folder by one of them");
+    expect_error(mobius({"compare", config_, "--out", folder_ / "run", both}), 2,
+                 "output.dir is given, too");
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "run") || fs::exists(folder_ / "b"));
+  EXPECT_EQ(train({"output.tensorboard=false"}).exit_code, 0);
+}
+
 TEST_F(CommandTest, DivergenceHasItsOwnExitCode) {
   expect_error(train({"optimizer.lr=1e30", "schedule.kind=constant", "checkpoint.every=1"}), 3,
                "step 2: ");

@@ -181,6 +181,37 @@ TEST_F(CompareTest, WaitsForTheRunsOfAComparisonThatWasKilled) {
   }
 }
 
+// The third field of /proc/PID/stat.
+char state_of(pid_t pid) {
+  const std::string status = read_text("/proc/" + std::to_string(pid) + "/stat");
+  const std::size_t at = status.rfind(") ");
+  return at == std::string::npos ? '?' : status[at + 2];
+}
+
+TEST_F(CompareTest, CtrlZStopsItsRunsUntilItGoesOn) {
+  Process process(mobius_command(arguments({"train.max_steps=300", "eval.every=0"})),
+                  {.has_own_group = true});
+  const fs::path metrics = folder_ / "out" / "softmax" / "metrics.jsonl";
+  ASSERT_TRUE(wait_until([&] { return lines_of(read_text(metrics)).size() > 5; }));
+  const std::vector<pid_t> runs = children_of(process.pid());
+  ASSERT_EQ(runs.size(), 1u);
+  process.kill(SIGTSTP);
+  EXPECT_TRUE(
+      wait_until([&] { return state_of(runs[0]) == 'T' && state_of(process.pid()) == 'T'; }));
+  process.kill(SIGCONT);
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, Not(HasSubstr("failed")));
+}
+
+TEST_F(CompareTest, RefusesTheFolderOfASingleRun) {
+  ASSERT_EQ(mobius({"train", folder_ / "tiny.yaml", "--out", folder_ / "out"}).exit_code, 0);
+  const Outcome outcome = mobius(arguments({}));
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("out: holds a run, not a comparison; choose another folder"));
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "softmax"));
+}
+
 TEST_F(CompareTest, BlamesNoOldErrorForAKilledRun) {
   const fs::path run = folder_ / "out" / "softmax";
   ASSERT_TRUE(fs::create_directories(run));

@@ -110,6 +110,15 @@ TEST_F(ExchangeTest, AnUntiedHeadIsKeptBesideTheEmbedding) {
   }
 }
 
+TEST_F(ExchangeTest, RemovesWhatAKilledExportLeft) {
+  const std::string left = exported_ + ".mobius-0123abcd.tmp", other = exported_ + ".tmp";
+  write_text(left, "half");
+  write_text(other, "of others");
+  ASSERT_EQ(mobius({"export", checkpoint(), exported_}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(std::filesystem::exists(other));
+}
+
 TEST_F(ExchangeTest, RefusesAnotherModelsParameters) {
   ASSERT_EQ(mobius({"export", checkpoint(), exported_}).exit_code, 0);
   write_text(folder_ / "wide.yaml", std::string(kRun) + "attention: {kind: w2}\n");

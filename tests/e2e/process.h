@@ -33,6 +33,7 @@ struct Surroundings {
   rlim_t largest_file = RLIM_INFINITY;
   int standard_output = -1;            ///< a descriptor that replaces the file of Outcome::out
   std::vector<int> ignored_signals{};  ///< all other signals have their default effect
+  bool has_own_group = false;          ///< like a job of a shell, which can be stopped
 };
 
 /// A child process whose output goes to files. The destructor kills it if it is still running.
@@ -81,6 +82,7 @@ class Process {
         std::freopen((folder_ / "err").c_str(), "w", stderr) == nullptr) {
       ::_exit(126);
     }
+    if (around.has_own_group) ::setpgid(0, 0);
     if (around.standard_output >= 0) ::dup2(around.standard_output, STDOUT_FILENO);
     // A shell ignores some signals in background jobs, and this test may be one.
     for (int signal = 1; signal < NSIG; ++signal) std::signal(signal, SIG_DFL);

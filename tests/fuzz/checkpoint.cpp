@@ -65,7 +65,7 @@ class CheckpointTarget final : public FuzzTarget {
       content = read_text(path);
       if (random.chance(2)) return content;
     }
-    return sealed_anew(mutate_bytes(content, seal_bytes, random));
+    return with_valid_checksum(mutate_bytes(content, checksum_block_bytes, random));
   }
 
   std::string read(const fs::path& file) const override {

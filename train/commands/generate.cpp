@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "core/parallel.h"
-#include "core/path.h"
 #include "data/lm.h"
 #include "nn/generator.h"
 #include "train/checkpoint/checkpoint.h"
@@ -19,6 +18,7 @@
 #include "train/commands/value_options.h"
 #include "train/io/output.h"
 #include "train/io/printable.h"
+#include "train/run/experiment.h"
 #include "train/run/memory.h"
 
 namespace mobius {
@@ -106,9 +106,9 @@ Writer load_writer(const std::string& checkpoint, const Registries& known) {
   Writer writer{make_tokenizer(*header.tokenizer), nullptr, task->seq_len};
   require_memory(
       memory_need(*config, {writer.tokenizer->vocab_size(), task->seq_len}, MemoryUse::model));
-  writer.model = std::make_unique<LanguageModel>(config->model, *config->attention,
-                                                 writer.tokenizer->vocab_size(), task->seq_len,
-                                                 config->train.seed);
+  writer.model = std::make_unique<LanguageModel>(
+      config->model, *config->attention, writer.tokenizer->vocab_size(), task->seq_len,
+      config->train.seed, DType::f32, device_of(*config));
   load_checkpoint(path, tensors_of(*writer.model));
   return writer;
 }
@@ -188,10 +188,7 @@ void add_generate_command(CLI::App& app, const Registries& known, StopSignal& st
   CLI::App* command = app.add_subcommand("generate", "Write text with a trained language model");
   command->footer(examples);
   auto arguments = std::make_shared<GenerateArguments>();
-  command->add_option("checkpoint", arguments->checkpoint, "HDF5 file, or the folder of a run")
-      ->required()
-      ->type_name("CHECKPOINT")
-      ->transform(expand_home);
+  add_checkpoint(*command, arguments->checkpoint);
   command
       ->add_option(
           "--prompt", arguments->prompt,

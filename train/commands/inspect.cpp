@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "core/path.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/commands/commands.h"
 #include "train/io/printable.h"
@@ -52,10 +51,7 @@ void add_inspect_command(CLI::App& app, Action& action) {
       app.add_subcommand("inspect", "Show a checkpoint's step, configuration and parameters");
   command->footer(examples);
   auto path = std::make_shared<std::string>();
-  command->add_option("checkpoint", *path, "HDF5 file, or the folder of a run")
-      ->required()
-      ->type_name("CHECKPOINT")
-      ->transform(expand_home);
+  add_checkpoint(*command, *path);
   command->callback([path, &action] { action = [path] { return inspect(*path); }; });
 }
 

@@ -11,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "core/path.h"
 #include "train/commands/commands.h"
 #include "train/io/output.h"
 #include "train/io/printable.h"
@@ -60,10 +59,8 @@ void add_watch_command(CLI::App& app, StopSignal& stop, Action& action) {
       app.add_subcommand("watch", "Draw the learning curves of a run or a comparison");
   command->footer(examples);
   auto arguments = std::make_shared<WatchArguments>();
-  command->add_option("folder", arguments->folder, "folder of a run or a comparison")
-      ->required()
-      ->type_name("DIR")
-      ->transform(expand_home);
+  add_path(*command, "folder", "DIR", arguments->folder, "folder of a run or a comparison")
+      ->required();
   command->add_flag("--once", arguments->is_once, "draw them once, as they are now");
   command->callback([arguments, &stop, &action] {
     action = [arguments, &stop] { return watch(*arguments, stop); };

@@ -29,8 +29,6 @@ struct Axis {
   std::string name_of_key;  // in the names of jobs; empty where the value says enough
 };
 
-constexpr std::array<std::string_view, 3> own_keys = {"variations", "grid", "base"};
-
 bool is_of_a_name(unsigned char c) {
   return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
 }
@@ -81,13 +79,13 @@ void require_folder_name(const ConfigNode& node, const std::string& path) {
 
 bool is_own_key(std::string_view path) {
   const std::string_view first = path.substr(0, path.find('.'));
-  return std::find(own_keys.begin(), own_keys.end(), first) != own_keys.end();
+  return std::find(comparison_keys.begin(), comparison_keys.end(), first) != comparison_keys.end();
 }
 
 // The configuration that the jobs start from. An override replaces what stands in either file.
 ConfigDocument base_of(const ConfigDocument& comparison) {
   ConfigDocument own = comparison;
-  for (const std::string_view key : own_keys) own.remove(key);
+  for (const std::string_view key : comparison_keys) own.remove(key);
   const ConfigEntry* base = comparison.root().find("base");
   if (base == nullptr) return own;
   if (base->value.kind != Kind::scalar) {
@@ -361,13 +359,6 @@ void ComparisonKeys::describe(Schema& schema) {
       "grid",
       "of a comparison: keys, nested or as dotted paths, each with a list of values; every "
       "combination of them is trained, of every variation");
-}
-
-const ConfigEntry* find_comparison_key(const ConfigDocument& document) {
-  for (const std::string_view key : own_keys) {
-    if (const ConfigEntry* entry = document.root().find(key)) return entry;
-  }
-  return nullptr;
 }
 
 std::vector<ComparisonJob> expand_comparison(const ConfigDocument& comparison) {

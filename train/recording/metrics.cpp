@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <sstream>
 
-#include "train/recording/json_counts.h"
-#include "train/recording/metrics_reader.h"
+#include "data/input_file.h"
 
 namespace mobius {
 
@@ -20,6 +22,37 @@ NLOHMANN_JSON_SERIALIZE_ENUM(RunStatus, {{RunStatus::finished, "finished"},
                                          {RunStatus::diverged, "diverged"}})
 
 namespace {
+
+// Whether each of the keys that the object has holds a whole number from 0 to 2^53.
+bool holds_counts(const Json& object, std::initializer_list<const char*> keys) {
+  constexpr auto most = std::uint64_t{1} << 53;
+  return std::all_of(keys.begin(), keys.end(), [&object](const char* key) {
+    const auto found = object.find(key);
+    return found == object.end() ||
+           (found->is_number_unsigned() && found->get<std::uint64_t>() <= most);
+  });
+}
+
+std::optional<double> number_in(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+// The lists of numbers in an array with one object for each layer.
+NamedNumbers means_of(const Json& layers) {
+  DiagnosticsSink sink;
+  for (const Json& layer : layers) {
+    sink.begin_layer();
+    for (const auto& [name, heads] : layer.items()) {
+      const bool is_list =
+          heads.is_array() &&
+          std::all_of(heads.begin(), heads.end(), [](const Json& x) { return x.is_number(); });
+      if (is_list) sink.tell({name, heads.get<std::vector<double>>(), /*summary=*/name});
+    }
+  }
+  return sink.summaries();
+}
 
 template <typename T>
 void put(Json& object, const char* key, const std::optional<T>& value) {
@@ -147,9 +180,33 @@ std::vector<std::pair<std::string, double>> scalars_of(const MetricsLine& line) 
 }
 
 MetricsLog::MetricsLog(const fs::path& path, std::int64_t step, std::int64_t tested_step) {
-  const std::string before = step > 0 && fs::exists(path) ? read_whole_file(path) : "";
+  const std::string before = step > 0 && fs::exists(path) ? content_of(path) : "";
   write_whole_file(path, kept_lines(before, step, tested_step));
   file_ = std::make_unique<AppendedFile>(path);
+}
+
+std::optional<MetricsPoint> parse_metrics_line(const std::string& line) {
+  const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object() || !holds_counts(object, {"step"}) || !object.contains("step") ||
+      !object.contains("split") || !object["split"].is_string()) {
+    return std::nullopt;
+  }
+  return MetricsPoint{object["step"].get<std::int64_t>(), object["split"].get<std::string>(),
+                      number_in(object, "loss"), number_in(object, "accuracy"),
+                      means_of(object.value("attention", Json::array()))};
+}
+
+std::vector<MetricsPoint> read_metrics(const fs::path& path, std::uintmax_t bytes) {
+  std::vector<MetricsPoint> points;
+  if (!fs::exists(path)) return points;
+  const InputFile file(path);
+  std::string text(std::min<std::uintmax_t>(file.size(), bytes), '\0');
+  file.read(file.size() - text.size(), std::as_writable_bytes(std::span(text)));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line) && !lines.eof();) {
+    if (auto point = parse_metrics_line(line)) points.push_back(*std::move(point));
+  }
+  return points;
 }
 
 void MetricsLog::write(const MetricsLine& line) { file_->write(to_json(line).dump() + "\n"); }
@@ -200,7 +257,7 @@ bool is_summary(const Json& object) {
 std::optional<RunSummary> read_summary(const fs::path& path) {
   if (!fs::exists(path)) return std::nullopt;
   try {
-    const Json object = Json::parse(read_whole_file(path));
+    const Json object = Json::parse(content_of(path));
     if (!is_summary(object)) return std::nullopt;
     RunSummary summary;
     object.at("status").get_to(summary.status);
