@@ -38,7 +38,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* compare_examples = R"(Examples:
   mobius compare configs/recall/demo.yaml
   mobius compare configs/recall/demo.yaml --jobs 4 --out runs/demo
   mobius compare configs/recall/demo.yaml --list | parallel -j 4
@@ -322,7 +322,7 @@ ExitCode compare(const CompareArguments& arguments, const Registries& known, Sto
 void add_compare_command(CLI::App& app, const Registries& known, StopSignal& stop, Action& action) {
   CLI::App* command =
       app.add_subcommand("compare", "Train variations of one configuration, and compare them");
-  command->footer(examples);
+  command->footer(compare_examples);
   auto arguments = std::make_shared<CompareArguments>();
   CLI::Option* config = command->add_option("config", arguments->config, "YAML file");
   config->type_name("CONFIG")->transform(expand_home);

@@ -15,7 +15,7 @@ namespace mobius {
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* config_examples = R"(Examples:
   mobius config show run.yaml optimizer.lr=3e-4      every value, defaults and overrides included
   mobius config help                                 every key: type, default, range, meaning
   mobius config help attention                       those of a section, or one key)";
@@ -48,7 +48,7 @@ ExitCode help(const std::string& about, const Registries& known) {
 
 void add_config_command(CLI::App& app, const Registries& known, Action& action) {
   CLI::App* command = app.add_subcommand("config", "Show a resolved configuration, or every key");
-  command->footer(examples);
+  command->footer(config_examples);
   command->require_subcommand(1);
 
   CLI::App* show_command = command->add_subcommand("show", "Print the resolved configuration");

@@ -24,7 +24,7 @@ namespace mobius {
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* eval_examples = R"(Examples:
   mobius eval runs/run                      its best.h5, else its newest checkpoint
   mobius eval runs/run/checkpoints/best.h5 --json | python3 -m json.tool
   mobius eval runs/run task.text=/data/now/here.txt
@@ -113,7 +113,7 @@ ExitCode eval(const EvalArguments& arguments, const Registries& known, Communica
 
 void add_eval_command(CLI::App& app, const Registries& known, RanksAction& action) {
   CLI::App* command = app.add_subcommand("eval", "Score a checkpoint on the test sequences");
-  command->footer(examples);
+  command->footer(eval_examples);
   auto arguments = std::make_shared<EvalArguments>();
   add_checkpoint(*command, arguments->checkpoint);
   add_overrides(*command, arguments->overrides,

@@ -25,7 +25,7 @@ namespace mobius {
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* generate_examples = R"(Examples:
   mobius generate runs/shakespeare_char     its best.h5, else its newest checkpoint
   mobius generate best.h5 --prompt "ROMEO:" --tokens 300 --temperature 0.8 --top-k 40 --seed 7
 
@@ -186,7 +186,7 @@ ExitCode generate(const GenerateArguments& arguments, const Registries& known, S
 void add_generate_command(CLI::App& app, const Registries& known, StopSignal& stop,
                           Action& action) {
   CLI::App* command = app.add_subcommand("generate", "Write text with a trained language model");
-  command->footer(examples);
+  command->footer(generate_examples);
   auto arguments = std::make_shared<GenerateArguments>();
   add_checkpoint(*command, arguments->checkpoint);
   command

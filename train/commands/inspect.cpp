@@ -13,7 +13,7 @@ namespace mobius {
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* inspect_examples = R"(Examples:
   mobius inspect runs/run/checkpoints/best.h5
   mobius inspect runs/run                   its best.h5, else its newest checkpoint
 
@@ -49,7 +49,7 @@ ExitCode inspect(const std::string& checkpoint) {
 void add_inspect_command(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("inspect", "Show a checkpoint's step, configuration and parameters");
-  command->footer(examples);
+  command->footer(inspect_examples);
   auto path = std::make_shared<std::string>();
   add_checkpoint(*command, *path);
   command->callback([path, &action] { action = [path] { return inspect(*path); }; });

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* train_examples = R"(Examples:
   mobius train run.yaml                              write to runs/run
   mobius train run.yaml train.max_steps=200 --out runs/try
   mobius train run.yaml --resume auto                go on from the newest complete checkpoint,
@@ -93,7 +93,7 @@ ExitCode train(const TrainArguments& arguments, const Registries& known, StopSig
 void add_train_command(CLI::App& app, const Registries& known, StopSignal& stop,
                        RanksAction& action) {
   CLI::App* command = app.add_subcommand("train", "Train the model a configuration describes");
-  command->footer(examples);
+  command->footer(train_examples);
   auto arguments = std::make_shared<TrainArguments>();
   add_path(*command, "config", "CONFIG", arguments->config, "YAML file")->required();
   add_overrides(*command, arguments->overrides, "values that replace the file's");

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* watch_examples = R"(Examples:
   mobius watch runs/first               the curves of a run, redrawn until it ends
   mobius watch runs/demo                of all runs of a comparison
   mobius watch runs/first --once        as they are now)";
@@ -57,7 +57,7 @@ ExitCode watch(const WatchArguments& arguments, StopSignal& stop) {
 void add_watch_command(CLI::App& app, StopSignal& stop, Action& action) {
   CLI::App* command =
       app.add_subcommand("watch", "Draw the learning curves of a run or a comparison");
-  command->footer(examples);
+  command->footer(watch_examples);
   auto arguments = std::make_shared<WatchArguments>();
   add_path(*command, "folder", "DIR", arguments->folder, "folder of a run or a comparison")
       ->required();

@@ -144,12 +144,12 @@ std::vector<ComparisonJob> read_variations(const ConfigDocument& comparison) {
   return jobs;
 }
 
-std::string text_of(const ConfigNode& value) {
+std::string name_part_of(const ConfigNode& value) {
   if (value.kind == Kind::null) return "null";
   if (value.kind == Kind::scalar) return value.text;
   std::string text;
   for (const ConfigEntry& element : value.entries) {
-    text += (text.empty() ? "" : "_") + text_of(element.value);
+    text += (text.empty() ? "" : "_") + name_part_of(element.value);
   }
   return text;
 }
@@ -170,7 +170,7 @@ void require_distinct_values(const ConfigEntry& entry, const std::string& path) 
   for (const ConfigEntry& value : entry.value.entries) {
     const auto [place, is_new] = seen.emplace(canonical(value.value), &value);
     if (is_new) continue;
-    const std::string text = text_of(value.value), first = text_of(place->second->value);
+    const std::string text = name_part_of(value.value), first = name_part_of(place->second->value);
     throw printable_error("{}: grid.{}: {} is given twice, first at {}{}", value.where, path, text,
                           place->second->where, first == text ? "" : " as " + first);
   }
@@ -241,7 +241,7 @@ std::vector<Axis> read_grid(const ConfigDocument& comparison) {
 
 // The name of a job with one more value.
 std::string extended_name(const std::string& name, const Axis& axis, const ConfigNode& value) {
-  std::string text = text_of(value);
+  std::string text = name_part_of(value);
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return !is_of_a_name(c) && c != '+'; }, '_');
   const std::string part = axis.name_of_key.empty() ? text : axis.name_of_key + "=" + text;
