@@ -16,16 +16,31 @@ HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
+template <class T>
+void swiglu_row(const T* gate, const T* up, std::int64_t n, T* out) {
+  for_vectors<T>(n, [&](auto d, auto memory, std::int64_t i) HWY_ATTR {
+    const auto silu = functions::Silu{}.value(d, memory.load(gate + i));
+    memory.store(hn::Mul(silu, memory.load(up + i)), out + i);
+  });
+}
+
+template <class T>
+void swiglu_backward_row(const T* gate, const T* up, const T* grad_out, std::int64_t n,
+                         T* grad_gate, T* grad_up) {
+  for_vectors<T>(n, [&](auto d, auto memory, std::int64_t i) HWY_ATTR {
+    const auto x = memory.load(gate + i), grad = memory.load(grad_out + i);
+    const auto silu = functions::Silu{}.value(d, x);
+    const auto slope = functions::Silu{}.derivative(d, x, silu);
+    memory.store(hn::Mul(grad, silu), grad_up + i);
+    memory.store(hn::Mul(hn::Mul(grad, memory.load(up + i)), slope), grad_gate + i);
+  });
+}
+
 void swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) {
   dispatch_real("swiglu", gate.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-      const T *const gates = gate.data<T>() + begin, *const ups = up.data<T>() + begin;
-      T* const outs = out.data<T>() + begin;
-      for_vectors<T>(end - begin, [&](auto d, auto memory, std::int64_t i) HWY_ATTR {
-        const auto silu = functions::Silu{}.value(d, memory.load(gates + i));
-        memory.store(hn::Mul(silu, memory.load(ups + i)), outs + i);
-      });
+      swiglu_row(gate.data<T>() + begin, up.data<T>() + begin, end - begin, out.data<T>() + begin);
     });
   });
 }
@@ -35,17 +50,8 @@ void swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& grad_ou
   dispatch_real("swiglu_backward", gate.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     parallel_for(gate.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-      const T *const gates = gate.data<T>() + begin, *const ups = up.data<T>() + begin;
-      const T* const grads = grad_out.data<T>() + begin;
-      T *const grad_gates = grad_gate.data<T>() + begin, *const grad_ups =
-                                                             grad_up.data<T>() + begin;
-      for_vectors<T>(end - begin, [&](auto d, auto memory, std::int64_t i) HWY_ATTR {
-        const auto x = memory.load(gates + i), grad = memory.load(grads + i);
-        const auto silu = functions::Silu{}.value(d, x);
-        const auto slope = functions::Silu{}.derivative(d, x, silu);
-        memory.store(hn::Mul(grad, silu), grad_ups + i);
-        memory.store(hn::Mul(hn::Mul(grad, memory.load(ups + i)), slope), grad_gates + i);
-      });
+      swiglu_backward_row(gate.data<T>() + begin, up.data<T>() + begin, grad_out.data<T>() + begin,
+                          end - begin, grad_gate.data<T>() + begin, grad_up.data<T>() + begin);
     });
   });
 }
