@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/ops/checks.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
 #include "core/ops/rows.h"
@@ -58,6 +59,7 @@ LossResult cross_entropy(const Variable& logits, const Tensor& labels, double no
     throw ShapeError("cross_entropy: logits {} and labels {}: expected [R, V] and [R]",
                      to_string(logits.shape()), to_string(labels.shape()));
   }
+  require_index("cross_entropy", labels, logits.data());
   const Labelled labelled = find_labelled("cross_entropy", labels, logits.size(1));
   const double count = divisor(normalizer, labelled.labels.numel());
   CrossEntropyResult result =
@@ -83,6 +85,7 @@ LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
                      to_string(hidden.shape()), to_string(weight.shape()),
                      to_string(labels.shape()));
   }
+  require_index(op, labels, hidden.data());
   const Labelled labelled = find_labelled(op, labels, weight.size(0));
   const std::int64_t n_rows = labelled.labels.numel();
   const double count = divisor(normalizer, n_rows);

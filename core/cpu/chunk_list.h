@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/round.h"
+
 namespace mobius {
 
 /// Elements [begin, end) of one of several items.
@@ -23,7 +25,7 @@ class ChunkList {
   void add(std::int64_t n_elements) {
     first_.push_back(size());
     n_elements_.push_back(n_elements);
-    size_ += (n_elements + grain_ - 1) / grain_;
+    size_ += ceil_div(n_elements, grain_);
   }
   std::int64_t size() const { return size_; }
   Chunk operator[](std::int64_t chunk) const {

@@ -281,7 +281,7 @@ class LinearBackward {
 
   void key_gradients(std::int64_t b, std::int64_t h, std::int64_t g, bool overwrite) {
     clear_moments();  // moments = sum q n^T, moments_t its transpose, vector = sum e q
-    const std::int64_t last = (p_.n_q + chunk - 1) / chunk * chunk - chunk;
+    const std::int64_t last = round_up(p_.n_q, chunk) - chunk;
     for (std::int64_t i = last; i >= 0; i -= chunk) {
       const std::int64_t rows = std::min(chunk, p_.n_q - i);
       load_queries(b, h, i, rows);

@@ -58,21 +58,31 @@ RowLoss cross_entropy_row(T* logits, std::int64_t n, std::int64_t label) {
   return {log_sum + (static_cast<double>(largest) - at_label), prediction};
 }
 
-void cross_entropy_rows(const Tensor& logits, const Tensor& labels, const Tensor& losses,
-                        const Tensor& predictions, std::int64_t begin, std::int64_t end) {
-  dispatch_real("cross_entropy", logits.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    dispatch_index("cross_entropy", labels.dtype(), [&](auto index) {
-      const auto* const label = labels.data<typename decltype(index)::type>();
-      const std::int64_t n = logits.size(1);
-      for (std::int64_t r = begin; r < end; ++r) {
-        const RowLoss row =
-            cross_entropy_row(logits.data<T>() + r * n, n, static_cast<std::int64_t>(label[r]));
-        losses.data<double>()[r] = row.loss;
-        predictions.data<std::int64_t>()[r] = row.prediction;
-      }
+class CpuLoss final : public LossKernels {
+ public:
+  void cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& losses,
+                     const Tensor& predictions) override {
+    dispatch_real("cross_entropy", logits.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      dispatch_index("cross_entropy", labels.dtype(), [&](auto index) {
+        const auto* const label = labels.data<typename decltype(index)::type>();
+        const std::int64_t n = logits.size(1);
+        parallel_for(logits.size(0), row_grain(n), [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t r = begin; r < end; ++r) {
+            const RowLoss row =
+                cross_entropy_row(logits.data<T>() + r * n, n, static_cast<std::int64_t>(label[r]));
+            losses.data<double>()[r] = row.loss;
+            predictions.data<std::int64_t>()[r] = row.prediction;
+          }
+        });
+      });
     });
-  });
+  }
+};
+
+LossKernels& loss_kernels() {
+  static CpuLoss kernels;
+  return kernels;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -82,27 +92,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mobius {
 
-HWY_EXPORT(cross_entropy_rows);
-
-namespace {
-
-class CpuLoss final : public LossKernels {
- public:
-  void cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& losses,
-                     const Tensor& predictions) override {
-    parallel_for(
-        logits.size(0), row_grain(logits.size(1)), [&](std::int64_t begin, std::int64_t end) {
-          HWY_DYNAMIC_DISPATCH(cross_entropy_rows)(logits, labels, losses, predictions, begin, end);
-        });
-  }
-};
-
-}  // namespace
-
-LossKernels& cpu_loss_kernels() {
-  static CpuLoss kernels;
-  return kernels;
-}
+HWY_EXPORT(loss_kernels);
+LossKernels& cpu_loss_kernels() { return HWY_DYNAMIC_DISPATCH(loss_kernels)(); }
 
 }  // namespace mobius
 #endif  // HWY_ONCE

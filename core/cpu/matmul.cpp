@@ -28,62 +28,6 @@ HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
-// No activation: out is not written.
-struct Identity {};
-
-template <class F, class T>
-void finish_row(const F& f, std::int64_t n, const T* bias, T* pre, T* out) {
-  for_vectors<T>(n, [&](auto d, auto memory, std::int64_t j) HWY_ATTR {
-    auto x = memory.load(pre + j);
-    if (bias) {
-      x = hn::Add(x, memory.load(bias + j));
-      memory.store(x, pre + j);
-    }
-    if constexpr (!std::is_same_v<F, Identity>) memory.store(f.value(d, x), out + j);
-  });
-}
-
-template <class T, class F>
-void finish_tile(const F& f, const LinearTile& tile, const Tensor& bias, const Tensor& pre,
-                 const Tensor& out) {
-  const T* const bias_row = bias.defined() ? bias.data<T>() + tile.col : nullptr;
-  for (std::int64_t i = tile.row; i < tile.row + tile.rows; ++i) {
-    const std::int64_t at = i * pre.size(-1) + tile.col;
-    finish_row(f, tile.cols, bias_row, pre.data<T>() + at,
-               out.defined() ? out.data<T>() + at : nullptr);
-  }
-}
-
-void linear_epilogue(Activation activation, const LinearTile& tile, const Tensor& bias,
-                     const Tensor& pre, const Tensor& out) {
-  dispatch_real("linear", pre.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    switch (activation) {
-      case Activation::none:
-        return bias.defined() ? finish_tile<T>(Identity{}, tile, bias, pre, out) : void();
-      case Activation::relu:
-        return finish_tile<T>(functions::Relu{}, tile, bias, pre, out);
-      case Activation::silu:
-        return finish_tile<T>(functions::Silu{}, tile, bias, pre, out);
-      case Activation::gelu:
-        return finish_tile<T>(functions::Gelu{}, tile, bias, pre, out);
-      case Activation::gelu_tanh:
-        return finish_tile<T>(functions::GeluTanh{}, tile, bias, pre, out);
-    }
-  });
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace mobius
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace mobius {
-
-HWY_EXPORT(linear_epilogue);
-
-namespace {
-
 // ---- matmul
 
 // One side of a batched product: the matrix at offset 0 and where the others start.
@@ -191,6 +135,51 @@ bool fold_last_batch_dim(Tensor& a, Tensor& b, Tensor& out) {
 
 // ---- linear
 
+// No activation: out is not written.
+struct NoActivation {};
+
+template <class F, class T>
+void finish_row(const F& f, std::int64_t n, const T* bias, T* pre, T* out) {
+  for_vectors<T>(n, [&](auto d, auto memory, std::int64_t j) HWY_ATTR {
+    auto x = memory.load(pre + j);
+    if (bias) {
+      x = hn::Add(x, memory.load(bias + j));
+      memory.store(x, pre + j);
+    }
+    if constexpr (!std::is_same_v<F, NoActivation>) memory.store(f.value(d, x), out + j);
+  });
+}
+
+template <class T, class F>
+void finish_tile(const F& f, const LinearTile& tile, const Tensor& bias, const Tensor& pre,
+                 const Tensor& out) {
+  const T* const bias_row = bias.defined() ? bias.data<T>() + tile.col : nullptr;
+  for (std::int64_t i = tile.row; i < tile.row + tile.rows; ++i) {
+    const std::int64_t at = i * pre.size(-1) + tile.col;
+    finish_row(f, tile.cols, bias_row, pre.data<T>() + at,
+               out.defined() ? out.data<T>() + at : nullptr);
+  }
+}
+
+void linear_epilogue(Activation activation, const LinearTile& tile, const Tensor& bias,
+                     const Tensor& pre, const Tensor& out) {
+  dispatch_real("linear", pre.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    switch (activation) {
+      case Activation::none:
+        return bias.defined() ? finish_tile<T>(NoActivation{}, tile, bias, pre, out) : void();
+      case Activation::relu:
+        return finish_tile<T>(functions::Relu{}, tile, bias, pre, out);
+      case Activation::silu:
+        return finish_tile<T>(functions::Silu{}, tile, bias, pre, out);
+      case Activation::gelu:
+        return finish_tile<T>(functions::Gelu{}, tile, bias, pre, out);
+      case Activation::gelu_tanh:
+        return finish_tile<T>(functions::GeluTanh{}, tile, bias, pre, out);
+    }
+  });
+}
+
 // oneDNN multiplies by a plain matrix faster than by a transposed one, which it packs anew for
 // every tile of rows; with many more rows than columns, turning the weight round first pays. Not so
 // with bf16, which it packs all the same.
@@ -218,7 +207,7 @@ void linear_tiles(const Tensor& x, const Tensor& weight, const Tensor& bias, Act
         gemm_tile({tile.rows, tile.cols, s.k}, left.from(row, 0), right.from(0, col), false,
                   pre.data<SumOf<T>>() + row * s.n + col, s.n);
       }
-      HWY_DYNAMIC_DISPATCH(linear_epilogue)(activation, tile, bias, pre, out);
+      linear_epilogue(activation, tile, bias, pre, out);
     }
   });
 }
@@ -257,12 +246,20 @@ class CpuMatmul final : public MatmulKernels {
   }
 };
 
-}  // namespace
-
-MatmulKernels& cpu_matmul_kernels() {
+MatmulKernels& matmul_kernels() {
   static CpuMatmul kernels;
   return kernels;
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mobius
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mobius {
+
+HWY_EXPORT(matmul_kernels);
+MatmulKernels& cpu_matmul_kernels() { return HWY_DYNAMIC_DISPATCH(matmul_kernels)(); }
 
 }  // namespace mobius
 #endif  // HWY_ONCE

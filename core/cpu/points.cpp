@@ -58,29 +58,6 @@ void polar_backward_row(const T* direction, T length, const T* grad_direction, T
   scaled_sum(inverse, grad_direction, along, direction, n, grad_x);
 }
 
-void polar_chunk(const Tensor& x, const std::vector<std::int64_t>& offsets, const Tensor& direction,
-                 const Tensor& length, std::int64_t begin, std::int64_t end) {
-  dispatch_real("polar", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    polar_rows(RowsOf<T>(x, offsets), direction.data<T>(), length.data<T>(), begin, end);
-  });
-}
-
-void polar_backward_chunk(const Tensor& direction, const Tensor& length,
-                          const Tensor& grad_direction, const Tensor& grad_length,
-                          const Tensor& grad_x, std::int64_t begin, std::int64_t end) {
-  dispatch_real("polar_backward", direction.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::int64_t d = direction.size(-1);
-    const T* const grads = grad_direction.defined() ? grad_direction.data<T>() : nullptr;
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T grad = grad_length.defined() ? grad_length.data<T>()[r] : T{0};
-      polar_backward_row(direction.data<T>() + r * d, length.data<T>()[r],
-                         grads ? grads + r * d : nullptr, grad, d, grad_x.data<T>() + r * d);
-    }
-  });
-}
-
 // ---- Gaussians as points of Wasserstein-2 space: a row is [mu ; raw] or [R mu ; sigma], d
 // elements each
 
@@ -138,56 +115,96 @@ void gaussian_backward_row(const T* row, const T* point, const T* grad_point, T 
   });
 }
 
-void gaussian_points_forward(const Tensor& x, const GaussianPoints& how, const Tensor& points,
-                             const Tensor& squared_length) {
-  dispatch_real("gaussian_points", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
-    const RowsOf<T> rows(x, offsets);
-    const bool rotates = how.rope_base != 0;
-    const Rotations<T> rotations(rotates ? rows.rows_each : 0, rows.width / 4, how.rope_base,
-                                 how.offset, 1);
-    parallel_for(squared_length.numel(), row_grain(2 * rows.width),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   gaussian_rows(rows, rotates ? &rotations : nullptr,
-                                 static_cast<T>(how.least_sigma), points.data<T>(),
-                                 squared_length.data<T>(), begin, end);
-                 });
-  });
-}
+// ---- kernels
 
-void gaussian_points_gradient(const Tensor& x, const GaussianPoints& how, const Tensor& points,
-                              const Tensor& grad_points, const Tensor& grad_squared_length,
-                              const Tensor& grad_x) {
-  dispatch_real("gaussian_points_backward", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
-    const RowsOf<T> rows(x, offsets);
-    const std::int64_t width = rows.width;
-    const bool rotates = how.rope_base != 0;
-    const Rotations<T> inverse(rotates ? rows.rows_each : 0, width / 4, how.rope_base, how.offset,
-                               -1);
-    const T* const from_points = grad_points.defined() ? grad_points.data<T>() : nullptr;
-    const T* const from_length =
-        grad_squared_length.defined() ? grad_squared_length.data<T>() : nullptr;
-    const auto rows_to = [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const T* const point = points.data<T>() + r * width;
-        const T* const grad_point = from_points ? from_points + r * width : nullptr;
-        const Rotations<T>* const back = rotates ? &inverse : nullptr;
-        T* const grad = grad_x.data<T>() + r * width;
-        const std::int64_t position = r % rows.rows_each;
-        if (from_length) {
-          gaussian_backward_row<true>(rows.row(r), point, grad_point, 2 * from_length[r], back,
-                                      position, width / 2, grad);
-        } else {
-          gaussian_backward_row<false>(rows.row(r), point, grad_point, T{0}, back, position,
-                                       width / 2, grad);
+class CpuPoints final : public PointsKernels {
+ public:
+  void polar(const Tensor& x, const Tensor& direction, const Tensor& length) override {
+    assert(x.numel() == 0 || x.stride(-1) == 1 || x.size(-1) < 2);
+    dispatch_real("polar", x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
+      const RowsOf<T> rows(x, offsets);
+      parallel_for(length.numel(), row_grain(rows.width),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     polar_rows(rows, direction.data<T>(), length.data<T>(), begin, end);
+                   });
+    });
+  }
+
+  void polar_backward(const Tensor& direction, const Tensor& length, const Tensor& grad_direction,
+                      const Tensor& grad_length, const Tensor& grad_x) override {
+    dispatch_real("polar_backward", direction.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const std::int64_t d = direction.size(-1);
+      const T* const grads = grad_direction.defined() ? grad_direction.data<T>() : nullptr;
+      const T* const length_grads = grad_length.defined() ? grad_length.data<T>() : nullptr;
+      parallel_for(length.numel(), row_grain(d), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r) {
+          polar_backward_row(direction.data<T>() + r * d, length.data<T>()[r],
+                             grads ? grads + r * d : nullptr, length_grads ? length_grads[r] : T{0},
+                             d, grad_x.data<T>() + r * d);
         }
-      }
-    };
-    parallel_for(width == 0 ? 0 : x.numel() / width, row_grain(2 * width), rows_to);
-  });
+      });
+    });
+  }
+
+  void gaussian_points(const Tensor& x, const GaussianPoints& how, const Tensor& points,
+                       const Tensor& squared_length) override {
+    dispatch_real("gaussian_points", x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
+      const RowsOf<T> rows(x, offsets);
+      const bool rotates = how.rope_base != 0;
+      const Rotations<T> rotations(rotates ? rows.rows_each : 0, rows.width / 4, how.rope_base,
+                                   how.offset, 1);
+      parallel_for(squared_length.numel(), row_grain(2 * rows.width),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     gaussian_rows(rows, rotates ? &rotations : nullptr,
+                                   static_cast<T>(how.least_sigma), points.data<T>(),
+                                   squared_length.data<T>(), begin, end);
+                   });
+    });
+  }
+
+  void gaussian_points_backward(const Tensor& x, const GaussianPoints& how, const Tensor& points,
+                                const Tensor& grad_points, const Tensor& grad_squared_length,
+                                const Tensor& grad_x) override {
+    dispatch_real("gaussian_points_backward", x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
+      const RowsOf<T> rows(x, offsets);
+      const std::int64_t width = rows.width;
+      const bool rotates = how.rope_base != 0;
+      const Rotations<T> inverse(rotates ? rows.rows_each : 0, width / 4, how.rope_base, how.offset,
+                                 -1);
+      const T* const from_points = grad_points.defined() ? grad_points.data<T>() : nullptr;
+      const T* const from_length =
+          grad_squared_length.defined() ? grad_squared_length.data<T>() : nullptr;
+      const auto rows_to = [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r) {
+          const T* const point = points.data<T>() + r * width;
+          const T* const grad_point = from_points ? from_points + r * width : nullptr;
+          const Rotations<T>* const back = rotates ? &inverse : nullptr;
+          T* const grad = grad_x.data<T>() + r * width;
+          const std::int64_t position = r % rows.rows_each;
+          if (from_length) {
+            gaussian_backward_row<true>(rows.row(r), point, grad_point, 2 * from_length[r], back,
+                                        position, width / 2, grad);
+          } else {
+            gaussian_backward_row<false>(rows.row(r), point, grad_point, T{0}, back, position,
+                                         width / 2, grad);
+          }
+        }
+      };
+      parallel_for(width == 0 ? 0 : x.numel() / width, row_grain(2 * width), rows_to);
+    });
+  }
+};
+
+PointsKernels& points_kernels() {
+  static CpuPoints kernels;
+  return kernels;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -197,51 +214,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mobius {
 
-HWY_EXPORT(polar_chunk);
-HWY_EXPORT(polar_backward_chunk);
-HWY_EXPORT(gaussian_points_forward);
-HWY_EXPORT(gaussian_points_gradient);
-
-namespace {
-
-class CpuPoints final : public PointsKernels {
- public:
-  void polar(const Tensor& x, const Tensor& direction, const Tensor& length) override {
-    assert(x.numel() == 0 || x.stride(-1) == 1 || x.size(-1) < 2);
-    const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
-    parallel_for(length.numel(), row_grain(x.size(-1)), [&](std::int64_t begin, std::int64_t end) {
-      HWY_DYNAMIC_DISPATCH(polar_chunk)(x, offsets, direction, length, begin, end);
-    });
-  }
-
-  void polar_backward(const Tensor& direction, const Tensor& length, const Tensor& grad_direction,
-                      const Tensor& grad_length, const Tensor& grad_x) override {
-    parallel_for(length.numel(), row_grain(direction.size(-1)),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   HWY_DYNAMIC_DISPATCH(polar_backward_chunk)
-                   (direction, length, grad_direction, grad_length, grad_x, begin, end);
-                 });
-  }
-
-  void gaussian_points(const Tensor& x, const GaussianPoints& how, const Tensor& points,
-                       const Tensor& squared_length) override {
-    HWY_DYNAMIC_DISPATCH(gaussian_points_forward)(x, how, points, squared_length);
-  }
-
-  void gaussian_points_backward(const Tensor& x, const GaussianPoints& how, const Tensor& points,
-                                const Tensor& grad_points, const Tensor& grad_squared_length,
-                                const Tensor& grad_x) override {
-    HWY_DYNAMIC_DISPATCH(gaussian_points_gradient)
-    (x, how, points, grad_points, grad_squared_length, grad_x);
-  }
-};
-
-}  // namespace
-
-PointsKernels& cpu_points_kernels() {
-  static CpuPoints kernels;
-  return kernels;
-}
+HWY_EXPORT(points_kernels);
+PointsKernels& cpu_points_kernels() { return HWY_DYNAMIC_DISPATCH(points_kernels)(); }
 
 }  // namespace mobius
 #endif  // HWY_ONCE

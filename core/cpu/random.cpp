@@ -76,17 +76,18 @@ void philox_batch(RngKey key, std::int64_t first, std::uint32_t* words) {
     philox_blocks(d, key, static_cast<std::uint64_t>(first + w) / 4, words + w);
 }
 
-/// Calls fn(words, i, n) for elements [i, i + n) of [begin, end), a batch after the other, each
-/// element taking `per_element` words.
+/// Calls fn(words, i, n) for elements [i, i + n), batch by batch and shared among threads, over
+/// [0, size), each element taking `per_element` words.
 template <class Fn>
-void for_batches(RngKey key, std::int64_t per_element, std::int64_t begin, std::int64_t end,
-                 Fn&& fn) {
-  HWY_ALIGN std::uint32_t words[batch_words];
-  const std::int64_t size = batch_words / per_element;
-  for (std::int64_t i = begin; i < end; i += size) {
-    philox_batch(key, i * per_element, words);
-    fn(words, i, std::min(size, end - i));
-  }
+void for_batches(RngKey key, std::int64_t per_element, std::int64_t size, const Fn& fn) {
+  parallel_for(size, elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+    HWY_ALIGN std::uint32_t words[batch_words];
+    const std::int64_t batch = batch_words / per_element;
+    for (std::int64_t i = begin; i < end; i += batch) {
+      philox_batch(key, i * per_element, words);
+      fn(words, i, std::min(batch, end - i));
+    }
+  });
 }
 
 template <class T>
@@ -103,21 +104,6 @@ T unit_interval(const std::uint32_t* words, std::int64_t i) {
     const std::uint64_t bits = words[2 * i] | std::uint64_t{words[2 * i + 1]} << 32;
     return static_cast<T>(static_cast<std::int64_t>(bits >> 11)) * 0x1p-53;
   }
-}
-
-void uniform_chunk(RngKey key, double low, double high, const Tensor& out, std::int64_t begin,
-                   std::int64_t end) {
-  dispatch_real("random_uniform", out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T first = static_cast<T>(low), width = static_cast<T>(high - low);
-    const T last = std::nextafter(static_cast<T>(high), first);  // rounding may reach `high`
-    T* data = out.data<T>();
-    for_batches(key, words_per_element<T>, begin, end,
-                [&](const std::uint32_t* words, std::int64_t at, std::int64_t n) {
-                  for (std::int64_t i = 0; i < n; ++i)
-                    data[at + i] = std::min(first + width * unit_interval<T>(words, i), last);
-                });
-  });
 }
 
 // ---- normal
@@ -153,39 +139,61 @@ void normal_batch(const std::uint32_t* words, T* out) {
   }
 }
 
-void normal_chunk(RngKey key, double mean, double stddev, const Tensor& out, std::int64_t begin,
-                  std::int64_t end) {
-  dispatch_real("random_normal", out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T centre = static_cast<T>(mean), spread = static_cast<T>(stddev);
-    T* data = out.data<T>();
-    for_batches(key, words_per_element<T>, begin, end,
-                [&](const std::uint32_t* words, std::int64_t at, std::int64_t n) {
-                  HWY_ALIGN T normals[batch_words / words_per_element<T>];
-                  normal_batch(words, normals);
-                  for (std::int64_t i = 0; i < n; ++i) data[at + i] = centre + spread * normals[i];
-                });
-  });
-}
+// ---- kernels
 
-// ---- dropout
+class CpuRandom final : public RandomKernels {
+ public:
+  void random_uniform(RngKey key, double low, double high, const Tensor& out) override {
+    dispatch_real("random_uniform", out.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T first = static_cast<T>(low), width = static_cast<T>(high - low);
+      const T last = std::nextafter(static_cast<T>(high), first);  // rounding may reach `high`
+      T* data = out.data<T>();
+      for_batches(key, words_per_element<T>, out.numel(),
+                  [=](const std::uint32_t* words, std::int64_t at, std::int64_t n) {
+                    for (std::int64_t i = 0; i < n; ++i)
+                      data[at + i] = std::min(first + width * unit_interval<T>(words, i), last);
+                  });
+    });
+  }
 
-void dropout_chunk(RngKey key, double p, const Tensor& x, const Tensor& y, std::int64_t begin,
-                   std::int64_t end) {
-  dispatch_real("dropout", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const auto dropped = static_cast<std::uint32_t>(std::min(std::round(p * 0x1p32), 0x1p32 - 1));
-    const T scale = static_cast<T>(1 / (1 - p));
-    const T* from = x.data<T>();
-    T* to = y.data<T>();
-    for_batches(key, 1, begin, end,
-                [&](const std::uint32_t* words, std::int64_t at, std::int64_t n) {
-                  for (std::int64_t i = 0; i < n; ++i) {
-                    const T scaled = from[at + i] * scale;  // ahead of the choice: no branch
-                    to[at + i] = words[i] >= dropped ? scaled : T{0};
-                  }
-                });
-  });
+  void random_normal(RngKey key, double mean, double stddev, const Tensor& out) override {
+    dispatch_real("random_normal", out.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T centre = static_cast<T>(mean), spread = static_cast<T>(stddev);
+      T* data = out.data<T>();
+      for_batches(key, words_per_element<T>, out.numel(),
+                  [=](const std::uint32_t* words, std::int64_t at, std::int64_t n) {
+                    HWY_ALIGN T normals[batch_words / words_per_element<T>];
+                    normal_batch(words, normals);
+                    for (std::int64_t i = 0; i < n; ++i)
+                      data[at + i] = centre + spread * normals[i];
+                  });
+    });
+  }
+
+  void dropout(RngKey key, double p, const Tensor& x, const Tensor& y) override {
+    if (p >= 1) return cpu_copy_kernels().fill(y, 0);
+    dispatch_real("dropout", x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const auto dropped = static_cast<std::uint32_t>(std::min(std::round(p * 0x1p32), 0x1p32 - 1));
+      const T scale = static_cast<T>(1 / (1 - p));
+      const T* from = x.data<T>();
+      T* to = y.data<T>();
+      for_batches(key, 1, x.numel(),
+                  [=](const std::uint32_t* words, std::int64_t at, std::int64_t n) {
+                    for (std::int64_t i = 0; i < n; ++i) {
+                      const T scaled = from[at + i] * scale;  // ahead of the choice: no branch
+                      to[at + i] = words[i] >= dropped ? scaled : T{0};
+                    }
+                  });
+    });
+  }
+};
+
+RandomKernels& random_kernels() {
+  static CpuRandom kernels;
+  return kernels;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -195,40 +203,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mobius {
 
-HWY_EXPORT(uniform_chunk);
-HWY_EXPORT(normal_chunk);
-HWY_EXPORT(dropout_chunk);
-
-namespace {
-
-class CpuRandom final : public RandomKernels {
- public:
-  void random_uniform(RngKey key, double low, double high, const Tensor& out) override {
-    parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-      HWY_DYNAMIC_DISPATCH(uniform_chunk)(key, low, high, out, begin, end);
-    });
-  }
-
-  void random_normal(RngKey key, double mean, double stddev, const Tensor& out) override {
-    parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-      HWY_DYNAMIC_DISPATCH(normal_chunk)(key, mean, stddev, out, begin, end);
-    });
-  }
-
-  void dropout(RngKey key, double p, const Tensor& x, const Tensor& y) override {
-    if (p >= 1) return cpu_copy_kernels().fill(y, 0);
-    parallel_for(x.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-      HWY_DYNAMIC_DISPATCH(dropout_chunk)(key, p, x, y, begin, end);
-    });
-  }
-};
-
-}  // namespace
-
-RandomKernels& cpu_random_kernels() {
-  static CpuRandom kernels;
-  return kernels;
-}
+HWY_EXPORT(random_kernels);
+RandomKernels& cpu_random_kernels() { return HWY_DYNAMIC_DISPATCH(random_kernels)(); }
 
 }  // namespace mobius
 #endif  // HWY_ONCE

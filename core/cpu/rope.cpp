@@ -29,13 +29,27 @@ void rotate_rows(const RowsOf<T>& x, const Rotations<T>& rotations, T* y, std::i
   }
 }
 
-void rotate_rows_f32(const RowsOf<float>& x, const Rotations<float>& rotations, float* y,
-                     std::int64_t begin, std::int64_t end) {
-  rotate_rows(x, rotations, y, begin, end);
-}
-void rotate_rows_f64(const RowsOf<double>& x, const Rotations<double>& rotations, double* y,
-                     std::int64_t begin, std::int64_t end) {
-  rotate_rows(x, rotations, y, begin, end);
+class CpuRope final : public RopeKernels {
+ public:
+  void rope(const Tensor& x, double base, std::int64_t offset, int sign, const Tensor& y) override {
+    if (x.numel() == 0) return;
+    assert(x.size(-1) % 2 == 0 && (x.stride(-1) == 1 || x.size(-1) < 2));
+    dispatch_real("rope", x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
+      const RowsOf<T> rows(x, offsets);
+      const Rotations<T> rotations(rows.rows_each, rows.width / 2, base, offset, sign);
+      parallel_for(x.numel() / rows.width, row_grain(rows.width),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     rotate_rows(rows, rotations, y.data<T>(), begin, end);
+                   });
+    });
+  }
+};
+
+RopeKernels& rope_kernels() {
+  static CpuRope kernels;
+  return kernels;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -45,44 +59,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mobius {
 
-HWY_EXPORT(rotate_rows_f32);
-HWY_EXPORT(rotate_rows_f64);
-
-namespace {
-
-void rotate(const RowsOf<float>& x, const Rotations<float>& rotations, float* y, std::int64_t begin,
-            std::int64_t end) {
-  HWY_DYNAMIC_DISPATCH(rotate_rows_f32)(x, rotations, y, begin, end);
-}
-void rotate(const RowsOf<double>& x, const Rotations<double>& rotations, double* y,
-            std::int64_t begin, std::int64_t end) {
-  HWY_DYNAMIC_DISPATCH(rotate_rows_f64)(x, rotations, y, begin, end);
-}
-
-class CpuRope final : public RopeKernels {
- public:
-  void rope(const Tensor& x, double base, std::int64_t offset, int sign, const Tensor& y) override {
-    if (x.numel() == 0) return;
-    assert(x.size(-1) % 2 == 0 && (x.stride(-1) == 1 || x.size(-1) < 2));
-    const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
-    dispatch_real("rope", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      const Rotations<T> rotations(x.size(-2), x.size(-1) / 2, base, offset, sign);
-      const RowsOf<T> rows(x, offsets);
-      parallel_for(x.numel() / x.size(-1), row_grain(x.size(-1)),
-                   [&](std::int64_t begin, std::int64_t end) {
-                     rotate(rows, rotations, y.data<T>(), begin, end);
-                   });
-    });
-  }
-};
-
-}  // namespace
-
-RopeKernels& cpu_rope_kernels() {
-  static CpuRope kernels;
-  return kernels;
-}
+HWY_EXPORT(rope_kernels);
+RopeKernels& cpu_rope_kernels() { return HWY_DYNAMIC_DISPATCH(rope_kernels)(); }
 
 }  // namespace mobius
 #endif  // HWY_ONCE

@@ -9,6 +9,7 @@
 
 #include "core/cpu/rows.h"
 #include "core/parallel.h"
+#include "core/round.h"
 
 namespace mobius {
 
@@ -34,7 +35,7 @@ struct Rotations {
       for (std::size_t t = 0; t < frequencies.size(); ++t)
         steps[static_cast<std::size_t>(i * half) + t] = turn(i, t);
     }
-    parallel_for((n + stride - 1) / stride, row_grain(8 * stride * half),
+    parallel_for(ceil_div(n, stride), row_grain(8 * stride * half),
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t block = begin; block < end; ++block) {
                      for (std::size_t t = 0; t < frequencies.size(); ++t) {

@@ -8,6 +8,7 @@
 #include "core/cpu/kernels.h"
 #include "core/ops/rows.h"
 #include "core/parallel.h"
+#include "core/round.h"
 
 namespace mobius {
 namespace {
@@ -61,9 +62,10 @@ class CpuRows final : public RowsKernels {
   void scatter_add_rows(const Tensor& rows, const Tensor& index, const Tensor& table) override {
     if (rows.numel() == 0) return;
     const std::int64_t v = table.size(0), d = table.size(1), n_rows = index.numel();
-    const std::int64_t row_step = (v + 7) / 8, col_step = std::max<std::int64_t>(64, (d + 1) / 2);
-    const std::int64_t row_blocks = (v + row_step - 1) / row_step;
-    const std::int64_t col_blocks = (d + col_step - 1) / col_step;
+    const std::int64_t row_step = ceil_div(v, 8),
+                       col_step = std::max<std::int64_t>(64, ceil_div(d, 2));
+    const std::int64_t row_blocks = ceil_div(v, row_step);
+    const std::int64_t col_blocks = ceil_div(d, col_step);
     dispatch_real("scatter_add_rows", table.dtype(), [&](auto value) {
       using T = typename decltype(value)::type;
       dispatch_index("scatter_add_rows", index.dtype(), [&](auto tag) {

@@ -10,7 +10,7 @@ namespace mobius {
 
 /// What the softmax variants take besides q, k, v and the mask.
 struct AttentionExtras {
-  Variable distance_bias = {};  // undefined or [H, n_q + n_k - 1], see core/attention.h
+  Variable distance_bias = {};  // undefined or [H, n_q + n_k - 1], see core/ops/attention.h
   double dropout = 0;           // of the weights
   RngKey dropout_key{};
 };

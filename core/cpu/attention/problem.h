@@ -7,6 +7,7 @@
 
 #include "core/cpu/rows.h"
 #include "core/ops/attention.h"
+#include "core/round.h"
 
 namespace mobius {
 
@@ -114,10 +115,6 @@ constexpr std::int64_t attention_block_k = 128;
 template <class T>
 constexpr std::int64_t attention_lanes = 64 / static_cast<std::int64_t>(sizeof(T));
 
-inline std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
-
 /// Sizes and operands of one call, with what is laid out anew for the kernel.
 template <class T>
 struct AttentionProblem {
@@ -139,8 +136,8 @@ struct AttentionProblem {
   const T* threshold;            // [B, H, Nq], or null
   const std::int64_t* last_key;  // [B, H, Nq], or null
 
-  std::int64_t key_tiles() const { return (n_k + attention_block_k - 1) / attention_block_k; }
-  std::int64_t query_tiles() const { return (n_q + attention_block_q - 1) / attention_block_q; }
+  std::int64_t key_tiles() const { return ceil_div(n_k, attention_block_k); }
+  std::int64_t query_tiles() const { return ceil_div(n_q, attention_block_q); }
   /// Queries with the last tile completed: gradients of padding rows have a place.
   std::int64_t padded_queries() const { return query_tiles() * attention_block_q; }
   std::int64_t group_of(std::int64_t head) const { return head / (heads / groups); }

@@ -1,9 +1,10 @@
 // Functions of two and three strided operands: arithmetic, comparison, selection, and the in-place
-// forms. A row of an operand is dense, one repeated value or strided; the loop over each
-// combination is left to the compiler's vectoriser, once for each instruction set and type.
+// forms. Rows of f32 and f64 that are dense or repeat one value are taken as they lie; all others
+// are brought into that form a block at a time, bf16 as f32 and integers as i64, so that each
+// operation is compiled for three types and one form alone.
 //
-// Buffers: out is dense (strided for the in-place forms) and overwritten (=); it must not overlap
-// the operands, but that the in-place forms read it.
+// Buffers: out is overwritten (=); it must not overlap the operands, but that the in-place forms
+// read it.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/elementwise/binary.cpp"
 #include <hwy/foreach_target.h>
@@ -14,6 +15,7 @@
 
 #include "core/cpu/elementwise/kernels.h"
 #include "core/cpu/grain.h"
+#include "core/cpu/simd/vectors-inl.h"
 #include "core/cpu/strided.h"
 #include "core/error.h"
 #include "core/parallel.h"
@@ -22,249 +24,308 @@ HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
-// ---- a row of an operand
-
-template <class T>
-struct Repeated {
-  T value;
-  T operator[](std::int64_t) const { return value; }
-};
-
-template <class T>
-struct Spaced {
-  const T* first;
-  std::int64_t step;
-  T operator[](std::int64_t i) const { return first[i * step]; }
-};
-
-/// Calls fn with an object whose [i] is element i of the row. Integers and bf16 do without the two
-/// fast forms: each more loop is time to compile.
-template <class T, class Fn>
-void with_row(const T* first, std::int64_t step, Fn&& fn) {
-  if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, std::uint8_t>) {
-    if (step == 1) return fn(first);
-    if (step == 0) return fn(Repeated<T>{*first});
-  }
-  fn(Spaced<T>{first, step});
-}
-
-// ---- operations on one pair of elements
-
-/// The type to compute in: bf16 in float, integers unsigned (they wrap around), others as they are.
-template <class T>
-struct ComputeType {
-  using type = T;
-};
-template <>
-struct ComputeType<BFloat16> {
-  using type = float;
-};
-template <>
-struct ComputeType<std::int32_t> {
-  using type = std::uint32_t;
-};
-template <>
-struct ComputeType<std::int64_t> {
-  using type = std::uint64_t;
-};
+// ---- operations on two vectors of f32 or f64, and on two i64, which wrap around
 
 struct AddOp {
-  template <class T>
-  T operator()(T a, T b) const {
-    using C = typename ComputeType<T>::type;
-    return static_cast<T>(static_cast<C>(a) + static_cast<C>(b));
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Add(a, b);
+  }
+  static std::int64_t apply(std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
   }
 };
 
 struct SubOp {
-  template <class T>
-  T operator()(T a, T b) const {
-    using C = typename ComputeType<T>::type;
-    return static_cast<T>(static_cast<C>(a) - static_cast<C>(b));
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Sub(a, b);
+  }
+  static std::int64_t apply(std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
   }
 };
 
 struct MulOp {
-  template <class T>
-  T operator()(T a, T b) const {
-    using C = typename ComputeType<T>::type;
-    return static_cast<T>(static_cast<C>(a) * static_cast<C>(b));
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Mul(a, b);
+  }
+  static std::int64_t apply(std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
   }
 };
 
 struct DivOp {
-  template <class T>
-  T operator()(T a, T b) const {
-    if constexpr (std::is_integral_v<T>) {
-      if (b == 0) throw Error("div: division of an integer by zero");
-      if (b == static_cast<T>(-1) && std::is_signed_v<T>) return SubOp()(T{0}, a);  // may wrap
-      return static_cast<T>(a / b);
-    } else {
-      using C = typename ComputeType<T>::type;
-      return static_cast<T>(static_cast<C>(a) / static_cast<C>(b));
-    }
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Div(a, b);
+  }
+  static std::int64_t apply(std::int64_t a, std::int64_t b) {
+    if (b == 0) throw Error("div: division of an integer by zero");
+    return b == -1 ? SubOp::apply(std::int64_t{0}, a) : a / b;  // -a may wrap around
   }
 };
-
-/// The type to compare in: unlike ComputeType, it keeps the sign of integers.
-template <class T>
-using CompareType = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
 
 // The larger and the smaller one; a NaN wins over any number.
 struct MaximumOp {
-  template <class T>
-  T operator()(T a, T b) const {
-    const auto x = static_cast<CompareType<T>>(a), y = static_cast<CompareType<T>>(b);
-    return x > y || x != x ? a : b;
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
   }
+  static std::int64_t apply(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 };
 
 struct MinimumOp {
-  template <class T>
-  T operator()(T a, T b) const {
-    const auto x = static_cast<CompareType<T>>(a), y = static_cast<CompareType<T>>(b);
-    return x < y || x != x ? a : b;
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b);
   }
+  static std::int64_t apply(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 };
 
+// Comparisons give 1 or 0.
+template <class V>
+HWY_INLINE V one_where(hn::Mask<hn::DFromV<V>> mask) {
+  return hn::IfThenElseZero(mask, hn::Set(hn::DFromV<V>(), hn::TFromV<V>{1}));
+}
+
 struct LessOp {
-  template <class T>
-  std::uint8_t operator()(T a, T b) const {
-    return static_cast<CompareType<T>>(a) < static_cast<CompareType<T>>(b);
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return one_where<V>(hn::Lt(a, b));
   }
+  static std::int64_t apply(std::int64_t a, std::int64_t b) { return a < b; }
 };
 
 struct LessEqualOp {
-  template <class T>
-  std::uint8_t operator()(T a, T b) const {
-    return static_cast<CompareType<T>>(a) <= static_cast<CompareType<T>>(b);
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return one_where<V>(hn::Le(a, b));
   }
+  static std::int64_t apply(std::int64_t a, std::int64_t b) { return a <= b; }
 };
 
 struct EqualOp {
-  template <class T>
-  std::uint8_t operator()(T a, T b) const {
-    return static_cast<CompareType<T>>(a) == static_cast<CompareType<T>>(b);
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return one_where<V>(hn::Eq(a, b));
   }
+  static std::int64_t apply(std::int64_t a, std::int64_t b) { return a == b; }
 };
 
-// ---- drivers
+// ---- rows
 
-// Everything by value: through a reference, a store to `out` could change what the loop reads.
-template <class Out, class X, class Y, class Op>
-void map_row(Op op, X x, Y y, Out* out, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = op(x[i], y[i]);
-}
+/// Element i is data[i * step]; step is 1, or 0 where the row repeats one value, of which `data`
+/// then holds a whole vector.
+template <class C>
+struct Row {
+  const C* data;
+  std::int64_t step;
+};
 
-template <class T, class X, class Y, class Z>
-void select_row(X choose, Y x, Z y, T* out, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T a = x[i], b = y[i];  // ahead of the choice: no branch
-    out[i] = choose[i] ? a : b;
+template <class C>
+using RowFunction = void (*)(Row<C> a, Row<C> b, C* out, std::int64_t n);
+
+template <class Op, class C>
+void apply_row(Row<C> a, Row<C> b, C* out, std::int64_t n) {
+  if constexpr (std::is_integral_v<C>) {
+    for (std::int64_t i = 0; i < n; ++i) out[i] = Op::apply(a.data[i * a.step], b.data[i * b.step]);
+  } else {
+    for_vectors<C>(n, [&](auto, auto memory, std::int64_t i) HWY_ATTR {
+      const auto x = memory.load(a.data + i * a.step), y = memory.load(b.data + i * b.step);
+      memory.store(Op::apply(x, y), out + i);
+    });
   }
 }
 
-/// out[i] = op(a[i], b[i]) over elements [begin, end) of the walk over (a, b); `out` is dense.
-template <class Out, class T, class Op>
-void map_pairs(Op op, const StridedWalk<2>& walk, const T* a, const T* b, Out* out,
-               std::int64_t begin, std::int64_t end) {
-  Out* row_out = out + begin;
-  walk.for_pieces(begin, end, [&](const auto& offsets, std::int64_t n) {
-    with_row(a + offsets[0], walk.step()[0], [&](auto x) {
-      with_row(b + offsets[1], walk.step()[1], [&](auto y) { map_row(op, x, y, row_out, n); });
-    });
-    row_out += n;
-  });
+template <class C>
+RowFunction<C> row_function(BinaryOp op) {
+  switch (op) {
+    case BinaryOp::add:
+      return apply_row<AddOp, C>;
+    case BinaryOp::sub:
+      return apply_row<SubOp, C>;
+    case BinaryOp::mul:
+      return apply_row<MulOp, C>;
+    case BinaryOp::div:
+      return apply_row<DivOp, C>;
+    case BinaryOp::maximum:
+      return apply_row<MaximumOp, C>;
+    case BinaryOp::minimum:
+      break;
+  }
+  return apply_row<MinimumOp, C>;
 }
 
-void binary_chunk(BinaryOp op, const StridedWalk<2>& walk, const Tensor& a, const Tensor& b,
-                  const Tensor& out, std::int64_t begin, std::int64_t end) {
-  dispatch_any(out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const auto run = [&](auto function) {
-      map_pairs(function, walk, a.data<T>(), b.data<T>(), out.data<T>(), begin, end);
-    };
-    switch (op) {
-      case BinaryOp::add:
-        return run(AddOp{});
-      case BinaryOp::sub:
-        return run(SubOp{});
-      case BinaryOp::mul:
-        return run(MulOp{});
-      case BinaryOp::div:
-        return run(DivOp{});
-      case BinaryOp::maximum:
-        return run(MaximumOp{});
-      case BinaryOp::minimum:
-        return run(MinimumOp{});
+template <class C>
+RowFunction<C> row_function(CompareOp op) {
+  switch (op) {
+    case CompareOp::less:
+      return apply_row<LessOp, C>;
+    case CompareOp::less_equal:
+      return apply_row<LessEqualOp, C>;
+    case CompareOp::equal:
+      break;
+  }
+  return apply_row<EqualOp, C>;
+}
+
+/// The type to compute in: bf16 in float, integers in i64 (narrowed, its results wrap around as
+/// theirs would), others as they are.
+template <class T>
+using ComputeType = std::conditional_t<std::is_same_v<T, BFloat16>, float,
+                                       std::conditional_t<std::is_integral_v<T>, std::int64_t, T>>;
+
+constexpr std::int64_t block = 512;  // elements brought into form at a time
+
+/// n <= block elements, `step` apart, as a row; `scratch` has room for a block.
+template <class C, class T>
+Row<C> load_row(const T* from, std::int64_t step, std::int64_t n, C* scratch) {
+  if (step == 0) {  // stored as it will be loaded: by one instruction
+    const hn::ScalableTag<C> d;
+    hn::Store(hn::Set(d, static_cast<C>(*from)), d, scratch);
+    return {scratch, 0};
+  }
+  for (std::int64_t i = 0; i < n; ++i) scratch[i] = static_cast<C>(from[i * step]);
+  return {scratch, 1};
+}
+
+template <class C, class Out>
+void store_row(const C* row, std::int64_t n, Out* to, std::int64_t step) {
+  if (step == 1)
+    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<Out>(row[i]);
+  else
+    for (std::int64_t i = 0; i < n; ++i) to[i * step] = static_cast<Out>(row[i]);
+}
+
+/// out = function(a, b) for elements [begin, end) of the walk over (a, b, out).
+template <class T, class Out, class C = ComputeType<T>>
+void map_pairs(RowFunction<C> function, const StridedWalk<3>& walk, const T* a, const T* b,
+               Out* out, std::int64_t begin, std::int64_t end) {
+  HWY_ALIGN C scratch[3][block];
+  const auto [a_step, b_step, out_step] = walk.step();
+  const auto load = [](const T* from, std::int64_t step, std::int64_t n, C* to) -> Row<C> {
+    if constexpr (std::is_same_v<C, T>) {
+      if (step == 1) return {from, 1};
+    }
+    return load_row(from, step, n, to);
+  };
+  const bool is_direct = std::is_same_v<C, T> && std::is_same_v<C, Out> && out_step == 1;
+  const bool is_whole = is_direct && a_step <= 1 && b_step <= 1;
+  walk.for_pieces(begin, end, [&](const auto& at, std::int64_t size) {
+    const std::int64_t most = is_whole ? size : block;
+    for (std::int64_t i = 0; i < size; i += most) {
+      const std::int64_t n = std::min(most, size - i);
+      const Row<C> x = load(a + at[0] + i * a_step, a_step, n, scratch[0]);
+      const Row<C> y = load(b + at[1] + i * b_step, b_step, n, scratch[1]);
+      Out* const to = out + at[2] + i * out_step;
+      if constexpr (std::is_same_v<C, Out>) {
+        if (is_direct) {
+          function(x, y, to, n);
+          continue;
+        }
+      }
+      function(x, y, scratch[2], n);
+      store_row(scratch[2], n, to, out_step);
     }
   });
 }
 
-void compare_chunk(CompareOp op, const StridedWalk<2>& walk, const Tensor& a, const Tensor& b,
-                   const Tensor& out, std::int64_t begin, std::int64_t end) {
+/// Op is BinaryOp, out being of the type of a and b, or CompareOp, out being u8.
+template <class Op>
+void map_pairs_of(Op op, const Tensor& a, const Tensor& b, const Tensor& out) {
+  const StridedWalk<3> walk(out.shape(), {&a.strides(), &b.strides(), &out.strides()});
   dispatch_any(a.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const auto run = [&](auto function) {
-      map_pairs(function, walk, a.data<T>(), b.data<T>(), out.data<std::uint8_t>(), begin, end);
-    };
-    switch (op) {
-      case CompareOp::less:
-        return run(LessOp{});
-      case CompareOp::less_equal:
-        return run(LessEqualOp{});
-      case CompareOp::equal:
-        return run(EqualOp{});
+    using Out = std::conditional_t<std::is_same_v<Op, CompareOp>, std::uint8_t, T>;
+    const auto function = row_function<ComputeType<T>>(op);
+    parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      map_pairs<T, Out>(function, walk, a.data<T>(), b.data<T>(), out.data<Out>(), begin, end);
+    });
+  });
+}
+
+void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
+  map_pairs_of(op, a, b, out);
+}
+
+void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
+  map_pairs_of(op, a, b, out);
+}
+
+// ---- selection, of words of the size of an element
+
+/// n <= block elements from i on of a row that starts at `row`, one beside the other. `scratch`
+/// still holds what it was given at i = 0: a repeated value is there already.
+template <class Word>
+const Word* dense_row(const Word* row, std::int64_t step, std::int64_t i, std::int64_t n,
+                      Word* scratch) {
+  if (step == 1) return row + i;
+  if (step == 0 && i == 0) std::fill_n(scratch, n, *row);
+  for (std::int64_t k = 0; k < n && step != 0; ++k) scratch[k] = row[(i + k) * step];
+  return scratch;
+}
+
+template <class Word>
+void select_words(const StridedWalk<3>& walk, const std::uint8_t* condition, const Word* a,
+                  const Word* b, Word* out, std::int64_t begin, std::int64_t end) {
+  std::uint8_t chosen[block];
+  Word x[block], y[block];
+  const auto& step = walk.step();
+  Word* to = out + begin;
+  walk.for_pieces(begin, end, [&](const auto& at, std::int64_t size) {
+    for (std::int64_t i = 0; i < size; i += block) {
+      const std::int64_t n = std::min(block, size - i);
+      const auto* from = dense_row(condition + at[0], step[0], i, n, chosen);
+      const auto* first = dense_row(a + at[1], step[1], i, n, x);
+      const auto* second = dense_row(b + at[2], step[2], i, n, y);
+      for (std::int64_t k = 0; k < n; ++k) {
+        const Word p = first[k], q = second[k];  // ahead of the choice: no branch
+        to[k] = from[k] ? p : q;
+      }
+      to += n;
     }
   });
 }
 
-void where_chunk(const StridedWalk<3>& walk, const Tensor& condition, const Tensor& a,
-                 const Tensor& b, const Tensor& out, std::int64_t begin, std::int64_t end) {
-  dispatch_any(out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T* row_out = out.data<T>() + begin;
-    walk.for_pieces(begin, end, [&](const auto& offsets, std::int64_t n) {
-      with_row(condition.data<std::uint8_t>() + offsets[0], walk.step()[0], [&](auto choose) {
-        with_row(a.data<T>() + offsets[1], walk.step()[1], [&](auto x) {
-          with_row(b.data<T>() + offsets[2], walk.step()[2],
-                   [&](auto y) { select_row(choose, x, y, row_out, n); });
-        });
-      });
-      row_out += n;
+void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) {
+  const StridedWalk<3> walk(out.shape(), {&condition.strides(), &a.strides(), &b.strides()});
+  const auto select = [&](auto word) {
+    using Word = decltype(word);
+    parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      select_words(walk, condition.data<std::uint8_t>(), static_cast<const Word*>(a.raw()),
+                   static_cast<const Word*>(b.raw()), static_cast<Word*>(out.raw()), begin, end);
     });
-  });
+  };
+  switch (size_of(out.dtype())) {
+    case 1:
+      return select(std::uint8_t{});
+    case 2:
+      return select(std::uint16_t{});
+    case 4:
+      return select(std::uint32_t{});
+    default:
+      return select(std::uint64_t{});
+  }
 }
 
-void add_in_place_chunk(const StridedWalk<2>& walk, const Tensor& out, const Tensor& x,
-                        std::int64_t begin, std::int64_t end) {
-  dispatch_any(out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    walk.for_pieces(begin, end, [&](const auto& offsets, std::int64_t n) {
-      T* sum = out.data<T>() + offsets[0];
-      const std::int64_t step = walk.step()[0];
-      with_row(x.data<T>() + offsets[1], walk.step()[1], [&](auto row) {
-        if (step == 1)
-          for (std::int64_t i = 0; i < n; ++i) sum[i] = AddOp()(sum[i], row[i]);
-        else
-          for (std::int64_t i = 0; i < n; ++i) sum[i * step] = AddOp()(sum[i * step], row[i]);
-      });
-    });
-  });
-}
+// ---- scaling
 
-void scale_in_place_chunk(const StridedWalk<1>& walk, const Tensor& out, double factor,
-                          std::int64_t begin, std::int64_t end) {
+void scale_in_place(const Tensor& out, double factor) {
+  const StridedWalk<1> walk(out.shape(), {&out.strides()});
   dispatch_real("scale_in_place", out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    walk.for_pieces(begin, end, [&](const auto& offsets, std::int64_t n) {
-      T* row = out.data<T>() + offsets[0];
-      const std::int64_t step = walk.step()[0];
-      const T by = static_cast<T>(factor);
-      if (step == 1)
-        for (std::int64_t i = 0; i < n; ++i) row[i] *= by;
-      else
-        for (std::int64_t i = 0; i < n; ++i) row[i * step] *= by;
+    const std::int64_t step = walk.step()[0];
+    const T by = static_cast<T>(factor);
+    parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      walk.for_pieces(begin, end, [&](const auto& at, std::int64_t n) {
+        T* const row = out.data<T>() + at[0];
+        if (step == 1)
+          for (std::int64_t i = 0; i < n; ++i) row[i] *= by;
+        else
+          for (std::int64_t i = 0; i < n; ++i) row[i * step] *= by;
+      });
     });
   });
 }
@@ -276,46 +337,30 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mobius {
 
-HWY_EXPORT(binary_chunk);
-HWY_EXPORT(compare_chunk);
-HWY_EXPORT(where_chunk);
-HWY_EXPORT(add_in_place_chunk);
-HWY_EXPORT(scale_in_place_chunk);
+HWY_EXPORT(binary);
+HWY_EXPORT(compare);
+HWY_EXPORT(where);
+HWY_EXPORT(scale_in_place);
 
 void CpuElementwise::binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
-  const StridedWalk<2> walk(out.shape(), {&a.strides(), &b.strides()});
-  parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(binary_chunk)(op, walk, a, b, out, begin, end);
-  });
+  HWY_DYNAMIC_DISPATCH(binary)(op, a, b, out);
 }
 
 void CpuElementwise::compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
-  const StridedWalk<2> walk(out.shape(), {&a.strides(), &b.strides()});
-  parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(compare_chunk)(op, walk, a, b, out, begin, end);
-  });
+  HWY_DYNAMIC_DISPATCH(compare)(op, a, b, out);
 }
 
 void CpuElementwise::where(const Tensor& condition, const Tensor& a, const Tensor& b,
                            const Tensor& out) {
-  const StridedWalk<3> walk(out.shape(), {&condition.strides(), &a.strides(), &b.strides()});
-  parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(where_chunk)(walk, condition, a, b, out, begin, end);
-  });
+  HWY_DYNAMIC_DISPATCH(where)(condition, a, b, out);
 }
 
 void CpuElementwise::add_in_place(const Tensor& out, const Tensor& x) {
-  const StridedWalk<2> walk(out.shape(), {&out.strides(), &x.strides()});
-  parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(add_in_place_chunk)(walk, out, x, begin, end);
-  });
+  HWY_DYNAMIC_DISPATCH(binary)(BinaryOp::add, out, x, out);
 }
 
 void CpuElementwise::scale_in_place(const Tensor& out, double factor) {
-  const StridedWalk<1> walk(out.shape(), {&out.strides()});
-  parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(scale_in_place_chunk)(walk, out, factor, begin, end);
-  });
+  HWY_DYNAMIC_DISPATCH(scale_in_place)(out, factor);
 }
 
 }  // namespace mobius

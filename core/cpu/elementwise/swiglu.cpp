@@ -16,33 +16,42 @@ HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
-void swiglu_chunk(const Tensor& gate, const Tensor& up, const Tensor& out, std::int64_t begin,
-                  std::int64_t end) {
+template <class T>
+void swiglu_row(const T* gate, const T* up, std::int64_t n, T* out) {
+  for_vectors<T>(n, [&](auto d, auto memory, std::int64_t i) HWY_ATTR {
+    const auto silu = functions::Silu{}.value(d, memory.load(gate + i));
+    memory.store(hn::Mul(silu, memory.load(up + i)), out + i);
+  });
+}
+
+template <class T>
+void swiglu_backward_row(const T* gate, const T* up, const T* grad_out, std::int64_t n,
+                         T* grad_gate, T* grad_up) {
+  for_vectors<T>(n, [&](auto d, auto memory, std::int64_t i) HWY_ATTR {
+    const auto x = memory.load(gate + i), grad = memory.load(grad_out + i);
+    const auto silu = functions::Silu{}.value(d, x);
+    const auto slope = functions::Silu{}.derivative(d, x, silu);
+    memory.store(hn::Mul(grad, silu), grad_up + i);
+    memory.store(hn::Mul(hn::Mul(grad, memory.load(up + i)), slope), grad_gate + i);
+  });
+}
+
+void swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) {
   dispatch_real("swiglu", gate.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T *const gates = gate.data<T>() + begin, *const ups = up.data<T>() + begin;
-    T* const outs = out.data<T>() + begin;
-    for_vectors<T>(end - begin, [&](auto d, auto memory, std::int64_t i) HWY_ATTR {
-      const auto silu = functions::Silu{}.value(d, memory.load(gates + i));
-      memory.store(hn::Mul(silu, memory.load(ups + i)), outs + i);
+    parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      swiglu_row(gate.data<T>() + begin, up.data<T>() + begin, end - begin, out.data<T>() + begin);
     });
   });
 }
 
-void swiglu_backward_chunk(const Tensor& gate, const Tensor& up, const Tensor& grad_out,
-                           const Tensor& grad_gate, const Tensor& grad_up, std::int64_t begin,
-                           std::int64_t end) {
+void swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& grad_out,
+                     const Tensor& grad_gate, const Tensor& grad_up) {
   dispatch_real("swiglu_backward", gate.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T *const gates = gate.data<T>() + begin, *const ups = up.data<T>() + begin;
-    const T* const grads = grad_out.data<T>() + begin;
-    T *const grad_gates = grad_gate.data<T>() + begin, *const grad_ups = grad_up.data<T>() + begin;
-    for_vectors<T>(end - begin, [&](auto d, auto memory, std::int64_t i) HWY_ATTR {
-      const auto x = memory.load(gates + i), grad = memory.load(grads + i);
-      const auto silu = functions::Silu{}.value(d, x);
-      const auto slope = functions::Silu{}.derivative(d, x, silu);
-      memory.store(hn::Mul(grad, silu), grad_ups + i);
-      memory.store(hn::Mul(hn::Mul(grad, memory.load(ups + i)), slope), grad_gates + i);
+    parallel_for(gate.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      swiglu_backward_row(gate.data<T>() + begin, up.data<T>() + begin, grad_out.data<T>() + begin,
+                          end - begin, grad_gate.data<T>() + begin, grad_up.data<T>() + begin);
     });
   });
 }
@@ -54,21 +63,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mobius {
 
-HWY_EXPORT(swiglu_chunk);
-HWY_EXPORT(swiglu_backward_chunk);
+HWY_EXPORT(swiglu);
+HWY_EXPORT(swiglu_backward);
 
 void CpuElementwise::swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) {
-  parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(swiglu_chunk)(gate, up, out, begin, end);
-  });
+  HWY_DYNAMIC_DISPATCH(swiglu)(gate, up, out);
 }
 
 void CpuElementwise::swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& grad_out,
                                      const Tensor& grad_gate, const Tensor& grad_up) {
-  parallel_for(gate.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(swiglu_backward_chunk)
-    (gate, up, grad_out, grad_gate, grad_up, begin, end);
-  });
+  HWY_DYNAMIC_DISPATCH(swiglu_backward)(gate, up, grad_out, grad_gate, grad_up);
 }
 
 }  // namespace mobius

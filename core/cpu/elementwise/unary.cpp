@@ -9,7 +9,7 @@
 // The above comes first: it includes this file once for each instruction set.
 #include <hwy/highway.h>
 
-#include <type_traits>
+#include <algorithm>
 
 #include "core/cpu/elementwise/kernels.h"
 #include "core/cpu/grain.h"
@@ -21,52 +21,50 @@ HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
-template <class T, class F>
-struct Forward {
-  F f;
-  const T* x;
-  T* y;
-
-  template <class D, class Access>
-  HWY_INLINE void operator()(D d, Access access, std::int64_t i) const {
-    access.store(f.value(d, access.load(x + i)), y + i);
-  }
-};
+// The functions are long: to compile each once, not again for the end of a row, the last vector
+// goes the way of the others, with fewer lanes to load and store.
 
 template <class T, class F>
-struct Backward {
-  F f;
-  const T *x, *y, *grad_y;
-  T* grad_x;
-
-  template <class D, class Access>
-  HWY_INLINE void operator()(D d, Access access, std::int64_t i) const {
-    const auto slope = f.derivative(d, access.load(x + i), access.load(y + i));
-    access.store(hn::Mul(access.load(grad_y + i), slope), grad_x + i);
+void unary_row(F f, const T* x, T* y, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i < n; i += lanes) {
+    const auto left = static_cast<std::size_t>(std::min(lanes, n - i));
+    store_first(f.value(d, load_first(d, x + i, left)), d, y + i, left);
   }
-};
+}
 
-void unary_chunk(const Unary& f, const Tensor& x, const Tensor& y, std::int64_t begin,
-                 std::int64_t end) {
+template <class T, class F>
+void unary_backward_row(F f, const T* x, const T* y, const T* grad_y, T* grad_x, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i < n; i += lanes) {
+    const auto left = static_cast<std::size_t>(std::min(lanes, n - i));
+    const auto slope = f.derivative(d, load_first(d, x + i, left), load_first(d, y + i, left));
+    store_first(hn::Mul(load_first(d, grad_y + i, left), slope), d, grad_x + i, left);
+  }
+}
+
+void unary(const Unary& f, const Tensor& x, const Tensor& y) {
   dispatch_real("unary", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    with_function(f, [&](const auto& function) {
-      using F = std::remove_cvref_t<decltype(function)>;
-      for_vectors<T>(end - begin,
-                     Forward<T, F>{function, x.data<T>() + begin, y.data<T>() + begin});
+    parallel_for(x.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      with_function(f, [&](const auto& function) {
+        unary_row(function, x.data<T>() + begin, y.data<T>() + begin, end - begin);
+      });
     });
   });
 }
 
-void unary_backward_chunk(const Unary& f, const Tensor& x, const Tensor& y, const Tensor& grad_y,
-                          const Tensor& grad_x, std::int64_t begin, std::int64_t end) {
+void unary_backward(const Unary& f, const Tensor& x, const Tensor& y, const Tensor& grad_y,
+                    const Tensor& grad_x) {
   dispatch_real("unary_backward", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    with_function(f, [&](const auto& function) {
-      using F = std::remove_cvref_t<decltype(function)>;
-      for_vectors<T>(end - begin,
-                     Backward<T, F>{function, x.data<T>() + begin, y.data<T>() + begin,
-                                    grad_y.data<T>() + begin, grad_x.data<T>() + begin});
+    parallel_for(x.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      with_function(f, [&](const auto& function) {
+        unary_backward_row(function, x.data<T>() + begin, y.data<T>() + begin,
+                           grad_y.data<T>() + begin, grad_x.data<T>() + begin, end - begin);
+      });
     });
   });
 }
@@ -78,20 +76,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mobius {
 
-HWY_EXPORT(unary_chunk);
-HWY_EXPORT(unary_backward_chunk);
+HWY_EXPORT(unary);
+HWY_EXPORT(unary_backward);
 
 void CpuElementwise::unary(const Unary& f, const Tensor& x, const Tensor& y) {
-  parallel_for(x.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(unary_chunk)(f, x, y, begin, end);
-  });
+  HWY_DYNAMIC_DISPATCH(unary)(f, x, y);
 }
 
 void CpuElementwise::unary_backward(const Unary& f, const Tensor& x, const Tensor& y,
                                     const Tensor& grad_y, const Tensor& grad_x) {
-  parallel_for(x.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(unary_backward_chunk)(f, x, y, grad_y, grad_x, begin, end);
-  });
+  HWY_DYNAMIC_DISPATCH(unary_backward)(f, x, y, grad_y, grad_x);
 }
 
 ElementwiseKernels& cpu_elementwise_kernels() {

@@ -8,12 +8,10 @@
 
 #include "core/cpu/simd/isa.h"
 #include "core/error.h"
+#include "core/round.h"
 
 namespace mobius {
 namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t round_up(std::int64_t a, std::int64_t unit) { return ceil_div(a, unit) * unit; }
 
 // The side of as few equal tiles as are no longer than `longest`: 768 rows are two tiles of 384,
 // not 512 and 256, which keep one of two threads waiting.

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "core/cpu/gemm/gemm.h"
+#include "core/round.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mobius {
@@ -96,8 +97,6 @@ void multiply_block(std::int64_t m, std::int64_t n, std::int64_t k, const double
     }
   }
 }
-
-std::int64_t round_up(std::int64_t x, std::int64_t unit) { return (x + unit - 1) / unit * unit; }
 
 void gemm_tile_f64(const GemmShape& s, const MatrixView<const double>& a,
                    const MatrixView<const double>& b, bool accumulate, double* c,

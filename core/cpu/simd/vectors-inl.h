@@ -1,4 +1,4 @@
-// The loop over whole vectors with a masked tail.
+// The loop over the whole vectors of a row and what is left at its end.
 //
 // Included once per instruction set (Highway's convention for -inl.h files).
 #if defined(MOBIUS_CORE_CPU_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace mobius {
@@ -19,46 +20,84 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Memory access of a whole vector.
+/// Access to memory of a whole vector of D. Elements of another type are converted: a float to a
+/// vector of double and back.
 template <class D>
 struct WholeAccess {
   D d;
+
   template <class T>
   HWY_INLINE hn::Vec<D> load(const T* from) const {
-    return hn::LoadU(d, from);
+    if constexpr (std::is_same_v<T, hn::TFromD<D>>)
+      return hn::LoadU(d, from);
+    else
+      return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, D>(), from));
   }
   template <class T>
   HWY_INLINE void store(hn::Vec<D> value, T* to) const {
-    hn::StoreU(value, d, to);
+    if constexpr (std::is_same_v<T, hn::TFromD<D>>)
+      hn::StoreU(value, d, to);
+    else
+      hn::StoreU(hn::DemoteTo(hn::Rebind<T, D>(), value), hn::Rebind<T, D>(), to);
   }
+  /// x in the lanes that memory has, 0 or `other` in the rest.
+  HWY_INLINE hn::Vec<D> or_zero(hn::Vec<D> x) const { return x; }
+  HWY_INLINE hn::Vec<D> or_else(hn::Vec<D> x, hn::Vec<D> /*other*/) const { return x; }
 };
 
-/// Of the first lanes alone: the others read as 0 and are not written.
+/// Access to the first n lanes alone: the others read as 0 and are not written.
 template <class D>
 struct TailAccess {
   D d;
-  hn::Mask<D> mask;
+  std::size_t n;
+
   template <class T>
   HWY_INLINE hn::Vec<D> load(const T* from) const {
-    return hn::MaskedLoad(mask, d, from);
+    const hn::Rebind<T, D> dt;
+    const auto values = hn::MaskedLoad(hn::FirstN(dt, n), dt, from);
+    if constexpr (std::is_same_v<T, hn::TFromD<D>>)
+      return values;
+    else
+      return hn::PromoteTo(d, values);
   }
   template <class T>
   HWY_INLINE void store(hn::Vec<D> value, T* to) const {
-    hn::BlendedStore(value, mask, d, to);
+    const hn::Rebind<T, D> dt;
+    if constexpr (std::is_same_v<T, hn::TFromD<D>>)
+      hn::BlendedStore(value, hn::FirstN(dt, n), dt, to);
+    else
+      hn::BlendedStore(hn::DemoteTo(dt, value), hn::FirstN(dt, n), dt, to);
+  }
+  HWY_INLINE hn::Vec<D> or_zero(hn::Vec<D> x) const {
+    return hn::IfThenElseZero(hn::FirstN(d, n), x);
+  }
+  HWY_INLINE hn::Vec<D> or_else(hn::Vec<D> x, hn::Vec<D> other) const {
+    return hn::IfThenElse(hn::FirstN(d, n), x, other);
   }
 };
 
-/// Calls body(d, access, i) for elements i, i + 1, ... of one vector after the other, over [0, n).
+/// The way to walk a row: calls body(d, access, i) for elements i, i + 1, ... of one vector of T
+/// after the other, over [0, n). `access` loads and stores the elements that the vector has.
 template <class T, class Body>
 HWY_INLINE void for_vectors(std::int64_t n, const Body& body) {
-  const hn::ScalableTag<T> d;
-  using D = decltype(d);
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  using D = hn::ScalableTag<T>;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(D()));
   std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) body(d, WholeAccess<std::remove_const_t<D>>{d}, i);
-  if (i == n) return;
-  const auto tail = hn::FirstN(d, static_cast<std::size_t>(n - i));
-  body(d, TailAccess<std::remove_const_t<D>>{d, tail}, i);
+  for (; i + lanes <= n; i += lanes) body(D(), WholeAccess<D>{}, i);
+  if (i < n) body(D(), TailAccess<D>{D(), static_cast<std::size_t>(n - i)}, i);
+}
+
+/// A vector of the first n > 0 elements, where it has as many lanes or more; the others read as 0.
+template <class D>
+HWY_INLINE hn::Vec<D> load_first(D d, const hn::TFromD<D>* from, std::size_t n) {
+  return n == hn::Lanes(d) ? hn::LoadU(d, from) : hn::MaskedLoad(hn::FirstN(d, n), d, from);
+}
+template <class D>
+HWY_INLINE void store_first(hn::Vec<D> value, D d, hn::TFromD<D>* to, std::size_t n) {
+  if (n == hn::Lanes(d))
+    hn::StoreU(value, d, to);
+  else
+    hn::BlendedStore(value, hn::FirstN(d, n), d, to);
 }
 
 /// <x, y> of n elements.

@@ -3,10 +3,13 @@
 #include <limits>
 
 #include "tests/core/ops/kernel_testing.h"
+#include "tests/error_of.h"
 
 namespace mobius {
 namespace {
 
+using testing::counting;
+using Values = std::vector<double>;
 using testing::cpu;
 
 constexpr DType all_types[] = {DType::f32, DType::f64, DType::bf16,
@@ -144,6 +147,15 @@ TEST(Fill, Arange) {
   for (const DType dtype : all_types)
     EXPECT_EQ(Tensor::arange(4, dtype).to_vector<double>(), (std::vector<double>{0, 1, 2, 3}));
   EXPECT_EQ(Tensor::arange(0).numel(), 0);
+}
+
+TEST(CopyOps, ConcatJoinsViews) {
+  const Tensor x = counting({2, 3});
+  EXPECT_EQ(concat({x, x.slice(1, 0, 1)}, 1).to_vector<double>(), (Values{0, 1, 2, 0, 3, 4, 5, 3}));
+  EXPECT_EQ(error_of([&] {
+              (void)concat({x, counting({3, 2})}, 1);
+            }),
+            "concat: a part has shape [3, 2], expected [2, 2]");
 }
 
 }  // namespace

@@ -48,6 +48,11 @@ Tensor random_tensor(Shape shape, std::uint64_t seed, double low = -2, double hi
   return Tensor::from(values, std::move(shape));
 }
 
+/// 0, 1, 2, ... in f64.
+inline Tensor counting(Shape shape) {
+  return Tensor::arange(numel(shape), DType::f64).reshape(std::move(shape));
+}
+
 /// A dense view that begins in the middle of a vector of memory.
 template <class T>
 Tensor misaligned(const std::vector<T>& values) {
