@@ -5,14 +5,13 @@
 
 #include "core/backend.h"
 #include "core/error.h"
+#include "core/round.h"
 
 namespace mobius {
 
 namespace {
 
 constexpr std::int64_t alignment = 256;  // bytes
-
-std::int64_t round_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 void require_alike(const std::vector<TrainedParameter>& parameters) {
   for (const auto& [name, value, decayed] : parameters) {

@@ -107,8 +107,13 @@ TEST(Refusals, OfForeignTypes) {
   const Tensor statistic = zeros({2}, DType::f64), index = zeros({2}, DType::i64);
   const Tensor real_index = zeros({2}), byte_index = zeros({2}, DType::u8);
   const AttentionMask real_mask{.mask = zeros({4, 4})};
-  const AdamWStep adamw_step{};
-  const SgdStep sgd_step{.lr = 1, .momentum = 0.9, .weight_decay = 0, .nesterov = false, .step = 1};
+  const Tensor scalars = zeros({UpdateScalar::count}, DType::f64);
+  const auto adamw_of = [scalars](const ParameterUpdate& update) {
+    adamw({}, std::span(&update, 1), scalars);
+  };
+  const auto sgd_of = [scalars](const ParameterUpdate& update) {
+    sgd({.momentum = 0.9, .weight_decay = 0, .nesterov = false}, std::span(&update, 1), scalars);
+  };
   Tensor out = zeros({2, 2}, DType::f64), integers = zeros({3}, DType::i64);
   expect_refused({
       {"unary: elements of type i64", [=] { unary({UnaryOp::exp}, whole); }},
@@ -174,14 +179,42 @@ TEST(Refusals, OfForeignTypes) {
          cross_entropy(zeros({2, 4}, DType::i64), index);
        }},
       {"log_hyp2f1: elements of type", [=] { log_hyp2f1(1, 1, 2, whole); }},
-      {"adamw: elements of type", [=] { adamw(adamw_step, whole, whole, whole, whole); }},
-      {"adamw: types", [=] { adamw(adamw_step, x, x, x, f64); }},
-      {"adamw: the gradient", [=] { adamw(adamw_step, w, x, x, x); }},
-      {"sgd: types", [=] { sgd(sgd_step, x, x, f64); }},
-      {"sgd: the momentum is not dense",
+      {"adamw: elements of type",
+       [=] {
+         adamw_of({whole, whole, {whole, whole}});
+       }},
+      {"adamw: types",
+       [=] {
+         adamw_of({x, x, {x, f64}});
+       }},
+      {"adamw: the gradient",
+       [=] {
+         adamw_of({w, x, {x, x}});
+       }},
+      {"adamw: expected 2 moments, got 1",
+       [=] {
+         adamw_of({x, x, {x}});
+       }},
+      {"adamw: the scalars",
+       [=] {
+         const ParameterUpdate update = {x, x, {x, x}};
+         adamw({}, std::span(&update, 1), zeros({2}, DType::f64));
+       }},
+      {"sgd: types",
+       [=] {
+         sgd_of({x, x, {f64}});
+       }},
+      {"sgd: a moment is not dense",
        [=] {
          const Tensor square = zeros({2, 2});
-         sgd(sgd_step, square, square, square.transpose(0, 1));
+         sgd_of({square, square, {square.transpose(0, 1)}});
+       }},
+      {"clip_gradients: the scalars", [=] { clip_gradients(scalars, 1, zeros({2}, DType::f64)); }},
+      {"clip_gradients: elements of type", [=] { clip_gradients(x, 1, scalars); }},
+      {"sum_of_squares: an operand is not dense",
+       [=] {
+         const Tensor columns = zeros({2, 3}).transpose(0, 1);
+         sum_of_squares(std::span(&columns, 1), zeros({1}, DType::f64));
        }},
       {"add_: types",
        [=]() mutable {

@@ -246,6 +246,39 @@ TEST_F(TrainerTest, NoCheckpointHoldsWhatIsNotFinite) {
   }
 }
 
+// The norm of step 3 is read back when step 4 is to be saved: what happened since has changed
+// nothing, and does not count.
+TEST_F(TrainerTest, ABadGradientThatIsReadLaterIsNamedByItsStep) {
+  const Registries known;
+  const fs::path path = folder_ / "run";
+  const auto config = config_of(
+      kTinyRun,
+      {"output.dir=" + path.string(), "train.log_every=100", "eval.every=0", "checkpoint.every=2"},
+      known);
+  Experiment experiment = build_experiment(*config);
+  const std::shared_ptr<LanguageModel> model = experiment.model;
+  const auto [name, value] = model->parameters()[3];
+  int n_calls = 0;
+  Variable(value).add_grad_hook([&n_calls](Variable& parameter) {
+    const bool is_step_3 = ++n_calls == 2 * 3;  // two micro-batches a step
+    if (is_step_3) parameter.mutable_grad().fill(std::numeric_limits<double>::infinity());
+  });
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> quiet(std::tmpfile(), std::fclose);
+  Progress progress(quiet.get());
+  OneRank alone;
+  const RunFolder folder = RunFolder::take(path);
+  Trainer trainer(*config, std::move(experiment), folder, {}, known, progress, alone);
+  EXPECT_THAT(error_of<TrainingDiverged>([&] { trainer.run(StopSignal()); }),
+              AllOf(HasSubstr("step 3: the gradient of '" + name + "' is not finite"),
+                    HasSubstr("step-00000002.h5")));
+  EXPECT_EQ(n_calls, 2 * 4);
+  EXPECT_EQ(read_summary(path / "summary.json").value().step, 2);
+  EXPECT_EQ(checkpoints("run"), (std::vector<std::string>{"step-00000002.h5"}));
+  const std::vector<float> stopped = value.data().to_vector<float>();
+  load_checkpoint(path / "checkpoints" / "step-00000002.h5", tensors_of(*model));
+  EXPECT_EQ(stopped, value.data().to_vector<float>());
+}
+
 TEST(TrainingRecord, TakesNoBestThatIsNotFinite) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto record = TrainingRecord::from_map({{"best_step", 3}, {"best_value", nan}});
