@@ -13,7 +13,6 @@
 #include "core/cpu/simd/isa.h"
 #include "tests/hostile_checkpoint.h"
 #include "tests/train/run_fixture.h"
-#include "train/optim/finite.h"
 
 namespace mobius {
 namespace {
