@@ -111,8 +111,8 @@ TEST_F(CommandTest, AFolderThatIsNotEmpty) {
 }
 
 TEST_F(CommandTest, OneFolderIsNamedOnce) {
-  for (const std::string both : {"output.dir=" + (folder_ / "b").string(),
-                                 "output={dir: " + (folder_ / "b").string() + "}"}) {
+  for (const std::string& both : {"output.dir=" + (folder_ / "b").string(),
+                                  "output={dir: " + (folder_ / "b").string() + "}"}) {
     expect_error(train({both}), 2, "output.dir is given, too; name the folder by one of them");
     expect_error(mobius({"compare", config_, "--out", folder_ / "run", both}), 2,
                  "output.dir is given, too");

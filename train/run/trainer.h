@@ -7,6 +7,7 @@
 #include "core/comm/communicator.h"
 #include "train/config/config.h"
 #include "train/io/stop_signal.h"
+#include "train/optim/finite.h"
 #include "train/optim/gradient_sum.h"
 #include "train/run/checkpoint_keeper.h"
 #include "train/run/evaluation.h"

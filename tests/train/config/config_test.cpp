@@ -128,7 +128,7 @@ TEST_F(ConfigTest, ComputesOnADeviceThatThereIs) {
                   ": train.device: this build has no CUDA backend; device takes auto or cpu");
   }
   EXPECT_EQ(
-      error_of_text("task: {name: mqar}\ntrain:\n  device: cuda\n"),
+      error_of([&] { config_of("task: {name: mqar}\ntrain:\n  device: cuda\n", {}, known_); }),
       "tiny.yaml:3:3: train.device: this build has no CUDA backend; device takes auto or cpu");
   EXPECT_EQ(error_with({"train.device=gpu"}),
             "override train.device=gpu: train.device: expected auto or cpu, got 'gpu'");
