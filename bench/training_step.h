@@ -18,7 +18,7 @@ inline std::vector<double> time_steps(LanguageModel& model,
                                       std::int64_t warmup, std::int64_t steps) {
   const auto optimizer = AdamWOptions().build(trained_parameters(model));
   OneRank rank;
-  GradientSum alone(rank, {}, 0);
+  GradientSum alone(rank, optimizer->arena());
   std::vector<double> ms;
   for (std::int64_t step = 1; step <= warmup + steps; ++step) {
     const StepBatch batch = prepare_step(batch_of(step), /*micro_batches=*/1, model);
