@@ -9,8 +9,6 @@
 namespace mobius::binary_test {
 namespace {
 
-using testing::cpu;
-
 struct Shapes {
   Shape a, b, out;
 };

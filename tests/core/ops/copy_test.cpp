@@ -7,8 +7,6 @@
 namespace mobius::copy_test {
 namespace {
 
-using testing::cpu;
-
 constexpr DType all_types[] = {DType::f32, DType::f64, DType::bf16,
                                DType::i32, DType::i64, DType::u8};
 

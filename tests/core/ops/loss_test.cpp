@@ -97,10 +97,8 @@ TYPED_TEST(CrossEntropy, OfLabelsThatCountIsThatOfTheirRows) {
     const auto rows = logits.slice(0, begin, begin + 2);
     const auto result = cross_entropy(rows.clone(), labels, begin);
     const auto want = cross_entropy(rows.clone(), labels.values().slice(0, begin, begin + 2));
-    EXPECT_EQ(result.losses.template to_vector<double>(),
-              want.losses.template to_vector<double>());
-    EXPECT_EQ(result.grad_logits.template to_vector<T>(),
-              want.grad_logits.template to_vector<T>());
+    EXPECT_EQ(result.losses.template to_vector<double>(), want.losses.template to_vector<double>());
+    EXPECT_EQ(result.grad_logits.template to_vector<T>(), want.grad_logits.template to_vector<T>());
   }
   EXPECT_THROW(cross_entropy(random_tensor<T>({4, 8}, 1), labels), ShapeError);
 }

@@ -9,7 +9,6 @@
 namespace mobius::matmul_test {
 namespace {
 
-using testing::cpu;
 using testing::expect_product;
 using testing::expect_same_for_every_thread_count;
 using testing::matrix_views;

@@ -7,7 +7,6 @@
 namespace mobius::reduce_test {
 namespace {
 
-using testing::cpu;
 using testing::near;
 
 struct Sizes {
