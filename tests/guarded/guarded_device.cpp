@@ -1,5 +1,6 @@
 #include "tests/guarded/guarded_device.h"
 
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
