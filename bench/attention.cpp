@@ -33,7 +33,7 @@ struct Arguments {
 // A kind of attention with its inputs and sizes.
 struct Kernel {
   std::int64_t qk_dim;  // width of queries and keys
-  double gflop;         // of the seven products over the visible pairs; 0: has none
+  double gflop;         // of the seven products over the visible pairs; 0 if there are none
   std::function<Variable(const HeadInputs& in)> attend;
   std::vector<Variable> parameters = {};  // trained with q, k and v
 };

@@ -7,7 +7,7 @@ function(mobius_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${MOBIUS_UNITY} UNITY_BUILD_MODE GROUP)
-  # GCC takes a source that compiles with others for a header, whose types should not be local to a file.
+  # GCC treats sources that compile as one unit like headers and warns of their file-local types.
   target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   foreach(source IN LISTS arg_SOURCES)
     cmake_path(GET source PARENT_PATH room)
@@ -20,8 +20,8 @@ function(mobius_library name)
 endfunction()
 
 # mobius_tests(NAME LABEL <label> SOURCES <files> LINK <targets> DEFINITIONS <definitions> [EACH_ISA] [EACH_DEVICE])
-# One GoogleTest binary in tests/ of the build folder. With EACH_ISA its tests run twice on x86: with the best kernels of
-# the processor, and, as avx2/..., with those that every supported one has. With EACH_DEVICE they run
+# Defines one GoogleTest binary in tests/ of the build folder. With EACH_ISA its tests run twice on x86: with the best
+# kernels of the processor, and, as avx2/..., with those that every supported processor has. With EACH_DEVICE they run
 # once more, as guarded/..., on the device of tests/guarded/guarded_device.h.
 function(mobius_tests name)
   cmake_parse_arguments(arg "EACH_ISA;EACH_DEVICE" "LABEL" "SOURCES;LINK;DEFINITIONS" ${ARGN})

@@ -12,8 +12,8 @@
 
 namespace mobius {
 
-/// Resource limits of an isolated function; an empty one means no limit. A function that exceeds a
-/// limit is killed.
+/// Resource limits of an isolated function; an empty one means no limit. Exceeding a limit ends the
+/// process.
 struct IsolationLimits {
   std::optional<std::chrono::seconds> processor = std::chrono::seconds(10);
   std::optional<std::chrono::seconds> wall = std::chrono::seconds(120);

@@ -28,7 +28,7 @@ class Storage {
   Device device() const { return device_; }
   std::uint64_t version() const { return version_; }
   void bump_version() { ++version_; }
-  /// Exchanges memories; the versions stay.
+  /// Swaps the memory of two storages, but not their versions.
   void swap(Storage& other);
 
  private:
@@ -110,14 +110,14 @@ class Tensor {
   Tensor clone() const;
   /// Returns a copy converted to dtype, or this tensor if it already has it.
   Tensor to(DType dtype) const;
-  /// On the device (this tensor itself when it already is there), otherwise a dense copy.
+  /// Returns this tensor if it is on the device, else a dense copy there.
   Tensor to(Device device) const;
 
-  // ---- in-place change; each bumps the version
-  /// Takes the elements of a source of the same shape, or broadcastable to it, of any type, on any
-  /// device. Between two devices of which neither is the CPU they pass through the host.
+  // ---- in-place changes; each bumps the version
+  /// Copies the elements of `source`, which must have this shape or broadcast to it, from any type
+  /// and device. A copy between two devices other than the CPU passes through the host.
   void copy_from(const Tensor& source);
-  /// Moves the memory to the device, and with it every tensor that shares it.
+  /// Moves the storage, and with it every tensor that shares it, to the device.
   void move_to(Device device);
   void fill(double value);
   /// this += other, which must have this shape or broadcast to it.

@@ -149,19 +149,19 @@ void check_source(const LmOptions& options) {
 void LmOptions::describe(Schema& schema) {
   const auto has_text = [this] { return tokens.empty(); };
   const auto has_tokens = [this] { return text.empty(); };
-  schema.field("text", text, "text file, or several by a pattern such as books/*.txt");
-  schema.field("tokens", tokens, "in place of text: files of tokens, by path or pattern");
+  schema.field("text", text, "text file, or a pattern for several, such as books/*.txt");
+  schema.field("tokens", tokens, "token files instead of text, as a path or pattern");
   schema
       .choice("token_format", token_format,
               {{"auto", TokenFormat::automatic},
                {"raw", TokenFormat::raw},
                {"llm.c", TokenFormat::llm_c}},
-              "raw: 16-bit tokens alone (nanoGPT); llm.c: its header, then 16 or 32-bit tokens; "
-              "auto: by the first bytes")
+              "raw: 16-bit tokens without header (nanoGPT); llm.c: header, then 16 or 32-bit "
+              "tokens; auto: detect by the first bytes")
       .only_if(has_tokens, "tokens: FILES");
   schema.field("validation", validation,
                "text or token files to test on; empty: the end of the training data");
-  schema.field("validation_fraction", validation_fraction, "how much of the training data")
+  schema.field("validation_fraction", validation_fraction, "fraction of the data to test on")
       .above(0)
       .below(1)
       .only_if([this] { return validation.empty(); }, "validation: ''");
@@ -170,7 +170,7 @@ void LmOptions::describe(Schema& schema) {
               {{"byte", LmTokenizer::byte},
                {"char", LmTokenizer::character},
                {"sentencepiece", LmTokenizer::sentencepiece}},
-              "how text becomes tokens")
+              "how text is split into tokens")
       .only_if(has_text, "text: FILES");
   schema
       .field("tokenizer_model", tokenizer_model,
@@ -180,24 +180,24 @@ void LmOptions::describe(Schema& schema) {
   schema
       .choice("pieces", pieces,
               {{"unigram", SentencePieceKind::unigram}, {"bpe", SentencePieceKind::bpe}},
-              "how SentencePiece learns them")
+              "model type that SentencePiece learns")
       .only_if([this] { return learns_pieces(*this); },
                "tokenizer: sentencepiece and no tokenizer_model");
-  schema.field("vocab", vocab, "token files: above all tokens; sentencepiece: pieces to learn")
+  schema.field("vocab", vocab, "token files: bound of all tokens; sentencepiece: pieces to learn")
       .non_negative()
       .at_most(1 << 24)
       .only_if([this] { return !tokens.empty() || learns_pieces(*this); },
                "tokens: FILES, or pieces to learn");
   schema
       .field("bytes_per_token", bytes_per_token,
-             "of the text behind token files, for bits per byte; null: unknown")
+             "mean of the text of token files, for bits per byte; null: unknown")
       .positive()
       .only_if(has_tokens, "tokens: FILES");
-  schema.field("seq_len", seq_len, "tokens a model sees at once").positive();
+  schema.field("seq_len", seq_len, "tokens in a sequence").positive();
   schema.choice("sampling", sampling,
                 {{"random", LmSampling::random}, {"sequential", LmSampling::sequential}},
-                "order of the sequences of an epoch, which takes each once");
-  schema.field("n_test", n_test, "validation sequences, at even distances; 0: all").non_negative();
+                "order of the sequences of an epoch");
+  schema.field("n_test", n_test, "validation sequences, evenly spaced; 0: all").non_negative();
   schema.check("text", [this] { check_source(*this); });
   schema.check("vocab", [this] { check_vocab(*this); });
 }

@@ -1,4 +1,4 @@
-// Things made ahead of their use, on a thread of their own: batches above all.
+// Produces values, such as batches, ahead of their use on a background thread.
 #pragma once
 
 #include <condition_variable>
@@ -17,15 +17,15 @@
 
 namespace mobius {
 
-/// Hands out make(begin), make(begin + 1), ..., make(end - 1), in this order, each made on a
-/// background thread while the caller works on earlier ones:
+/// Returns make(begin), make(begin + 1), ..., make(end - 1), in this order. A background thread
+/// makes each while the caller works on earlier ones:
 ///
 ///   Prefetcher batches([&](std::uint64_t step) { return task->batch(Split::train, step, 64); },
 ///                      first_step, last_step + 1);
 ///   while (...) train(batches.next());
 ///
-/// At most `depth` of them wait, and one more is in the making; so much memory is used and no more.
-/// The destructor stops the thread; it waits for what is in the making, not for the others.
+/// At most `depth` values wait while one more is being made, which bounds the memory. The
+/// destructor stops the thread; it waits only for the value that is being made.
 template <class T>
 class Prefetcher {
  public:
@@ -36,12 +36,13 @@ class Prefetcher {
                       std::size_t depth = 2)
       : make_(std::move(make)), end_(end), depth_(depth), next_step_(begin) {
     if (depth == 0) throw Error("Prefetcher: depth must be positive");
-    worker_ = std::jthread([this, begin](std::stop_token stop) { produce(std::move(stop), begin); });
+    worker_ =
+        std::jthread([this, begin](std::stop_token stop) { produce(std::move(stop), begin); });
   }
 
-  /// The next one; waits until it is there. What `make` threw comes out here, when the turn comes
-  /// of the step it was thrown for, and again on every later call. Throws Error past the end.
-  /// To be called from one thread at a time.
+  /// Waits for the next value and returns it. Rethrows an exception of `make` in place of the value
+  /// of its step, and again on every later call. Throws Error past the end. Must be called from one
+  /// thread at a time.
   T next() {
     if (next_step_ >= end_) throw Error("Prefetcher: the batches end before step {}", end_);
     std::unique_lock lock(mutex_);
@@ -76,14 +77,14 @@ class Prefetcher {
   const Make make_;
   const std::uint64_t end_;
   const std::size_t depth_;
-  std::uint64_t next_step_;  // of the consumer alone
+  std::uint64_t next_step_;  // used only by the consumer
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable_any changed_;
   std::deque<T> ready_;
   std::exception_ptr failure_;
 
-  std::jthread worker_;  // declared last: it ends before what it uses is destroyed
+  std::jthread worker_;  // declared last: it ends before the members that it uses are destroyed
 };
 
 template <class F, class... Rest>

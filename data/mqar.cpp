@@ -210,7 +210,7 @@ bool sets_seq_len(const MqarOptions& options) { return options.seq_len != MqarOp
 bool sets_n_pairs(const MqarOptions& options) { return options.n_pairs != MqarOptions().n_pairs; }
 bool sets_vocab(const MqarOptions& options) { return options.vocab != MqarOptions().vocab; }
 
-// Of two values that do not fit together, the one that was set is to blame.
+// If two values do not fit together, the error names the one that was set.
 void check_seq_len(const MqarOptions& options) {
   if (!sets_seq_len(options) || !options.mixture.empty()) return;
   check_even(sizes_of(options).front());
@@ -251,7 +251,7 @@ void MqarOptions::describe(Schema& schema) {
   schema.field("n_pairs", n_pairs, "key-value pairs in a sequence")
       .at_least(1)
       .only_if(has_one_size, "mixture: []");
-  schema.field("power_a", power_a, "gaps g before a query come as (g + 1)^(power_a - 1)")
+  schema.field("power_a", power_a, "gaps g before a query have weight (g + 1)^(power_a - 1)")
       .positive()
       .at_most(10);
   schema.choice(

@@ -1,4 +1,4 @@
-// Batches made ready on the host, so that nothing after it has to look at what is in them.
+// Batches that the host has prepared: later code need not inspect their values.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace mobius {
 
-/// Sequences as a model reads them: checked, sorted and counted, on its device.
+/// The input of a model: sequences that are checked, sorted and counted, on its device.
 struct PreparedBatch {
-  RowIndex tokens;  ///< [batch, n], into the table of embeddings
-  Labels labels;    ///< of those [batch, n]
+  RowIndex tokens;  ///< [batch, n], indices into the embedding table
+  Labels labels;    ///< [batch, n]
 };
 
-/// Throws Error, naming the position, where a token or a label is not in [0, vocab_size).
+/// Throws Error, naming the position, if a token or a label is not in [0, vocab_size).
 PreparedBatch prepare(const Batch& batch, std::int64_t vocab_size, Device device);
 
 }  // namespace mobius

@@ -25,13 +25,12 @@ class Schema;
 class Tokenizer;
 struct TokenizerModel;
 
-/// Sequences of one length, in host memory. Labels are aligned with inputs: labels[b, t] is what a
-/// model that has read inputs[b, 0..t] should say, so nothing downstream shifts them again.
+/// Sequences of one length, in host memory. Labels are aligned with inputs: labels[b, t] is the
+/// target after inputs[b, 0..t], so later code must not shift them.
 struct Batch {
   Tensor inputs;  ///< i32 [batch, n], in [0, vocab_size)
   Tensor labels;  ///< i32 [batch, n], in [0, vocab_size) or ignored_label
-  /// u8 [batch, n]: 1 where the position counts in the accuracy. Undefined: wherever it is
-  /// labelled.
+  /// u8 [batch, n]: 1 for positions that count in the accuracy. If undefined, all labelled ones do.
   Tensor scored;
   int group = 0;  ///< index into Task::groups() of every sequence in the batch
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/ops/checks.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
 #include "core/ops/rows.h"
@@ -69,6 +70,7 @@ LossResult cross_entropy(const Variable& logits, const Tensor& labels, double no
     throw ShapeError("cross_entropy: logits {} and labels {}: expected [R, V] and [R]",
                      to_string(logits.shape()), to_string(labels.shape()));
   }
+  require_index("cross_entropy", labels, logits.data());
   return cross_entropy(logits, Labels("cross_entropy", labels, logits.size(1)), normalizer);
 }
 
@@ -128,6 +130,7 @@ LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
                                 const Tensor& labels, double normalizer,
                                 ProductPrecision precision) {
   require_fitting(hidden, weight, labels.numel());
+  require_index("linear_cross_entropy", labels, hidden.data());
   return linear_cross_entropy(hidden, weight, Labels("linear_cross_entropy", labels, weight.size(0)),
                               normalizer, precision);
 }

@@ -32,6 +32,16 @@ void scaled_sum(T a, const T* x, T b, const T* z, std::int64_t n, T* y) {
   });
 }
 
+template <class T>
+void polar_rows(const RowsOf<T>& x, T* direction, T* length, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t r = begin; r < end; ++r) {
+    const T* const row = x.row(r);
+    length[r] = std::sqrt(dot_rows(row, row, x.width));
+    const T inverse = 1 / std::max(length[r], static_cast<T>(least_length));
+    scaled_sum<T>(inverse, row, T{0}, nullptr, x.width, direction + r * x.width);
+  }
+}
+
 /// Turning x moves its direction, at 1 / length, stretching it its length alone; below least_length
 /// the direction is x / least_length, a linear function.
 template <class T>
@@ -115,16 +125,10 @@ class CpuPoints final : public PointsKernels {
       using T = typename decltype(tag)::type;
       const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
       const RowsOf<T> rows(x, offsets);
-      T *const directions = direction.data<T>(), *const lengths = length.data<T>();
-      parallel_for(
-          length.numel(), row_grain(rows.width), [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t r = begin; r < end; ++r) {
-              const T* const row = rows.row(r);
-              lengths[r] = std::sqrt(dot_rows(row, row, rows.width));
-              const T inverse = 1 / std::max(lengths[r], static_cast<T>(least_length));
-              scaled_sum<T>(inverse, row, T{0}, nullptr, rows.width, directions + r * rows.width);
-            }
-          });
+      parallel_for(length.numel(), row_grain(rows.width),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     polar_rows(rows, direction.data<T>(), length.data<T>(), begin, end);
+                   });
     });
   }
 

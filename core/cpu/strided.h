@@ -75,12 +75,23 @@ class StridedWalk {
   void for_pieces(std::int64_t begin, std::int64_t end, Fn&& fn) const {
     if (begin >= end) return;
     std::int64_t row = begin / row_.size, column = begin % row_.size;
-    for (; begin < end; ++row, column = 0) {
+    Offsets first = row_offsets(row);
+    std::int64_t left = outer_.empty() ? 1 : outer_.back().size - row % outer_.back().size;
+    while (true) {
       const std::int64_t n = std::min(end - begin, row_.size - column);
-      Offsets offsets = row_offsets(row);
+      Offsets offsets = first;
       for (std::size_t k = 0; k < N; ++k) offsets[k] += column * row_.strides[k];
       fn(offsets, n);
       begin += n;
+      if (begin >= end) return;
+      column = 0;
+      ++row;
+      if (--left > 0) {  // mostly the next row is a step away, without a division
+        for (std::size_t k = 0; k < N; ++k) first[k] += outer_.back().strides[k];
+      } else {
+        first = row_offsets(row);
+        left = outer_.back().size;
+      }
     }
   }
 

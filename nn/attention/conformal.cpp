@@ -24,7 +24,7 @@ Tensor visible_counts(const HeadInputs& in) {
 // [B, H, n_q, 1] -> [B, H, n_q].
 Variable per_query(const Variable& x) { return reshape(x, {x.size(0), x.size(1), x.size(2)}); }
 
-// The part of log w_ij that does not depend on the key, g_i of core/attention.h: log w_ij = g_i +
+// The part of log w_ij that does not depend on the key, g_i of core/ops/attention.h: log w_ij = g_i +
 // s log((1 + r^2) / |query - key|^2). The analytic one is gamma log(1 - r^2) - s log(1 + r^2) -
 // log count: the factors (1 - r)^(2s) of Kt and of its mean cancel, and are left out.
 Variable log_factor(const Radius& radius, const ConformalKernel& kernel,

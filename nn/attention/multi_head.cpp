@@ -11,6 +11,12 @@ Variable merge_heads(const Variable& x) {
   return reshape(transpose(x, 1, 2), {x.size(0), x.size(2), x.size(1) * x.size(3)});
 }
 
+// The table of positions alibi, [H, 1]: made once, for it is made on the host.
+Tensor slopes_of(const Initializer& init, std::int64_t n_heads) {
+  if (!init.has_values()) return init.zeros({n_heads, 1});
+  return Tensor::from(alibi_slopes(n_heads), {n_heads, 1}, init.device()).to(init.dtype());
+}
+
 }  // namespace
 
 MultiHeadAttention::MultiHeadAttention(const AttentionContext& context, std::int64_t qk_parts)
@@ -28,9 +34,7 @@ MultiHeadAttention::MultiHeadAttention(const AttentionContext& context, std::int
   proj_ = make_child<Linear>("proj", init, model.d_model, model.d_model, model.bias,
                              model.residual_gain());
   if (model.positions == Positions::rope) rope_base_ = model.rope_base;
-  if (model.positions == Positions::alibi)
-    alibi_slopes_ =
-        Tensor::from(alibi_slopes(n_heads_), {n_heads_, 1}, init.device()).to(init.dtype());
+  if (model.positions == Positions::alibi) alibi_slopes_ = slopes_of(init, n_heads_);
   if (model.positions == Positions::relative)
     relative_ = register_parameter("relative", init.zeros({2 * model.max_distance + 1}));
 }

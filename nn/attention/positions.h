@@ -1,7 +1,7 @@
 // How an attention layer is told where its queries and keys stand (docs/MATH.md, section 3).
 //
 // alibi and relative add to each score a number that depends on the distance p - j alone, of a
-// query at position p (core/attention.h) and key j. They are handed to the kernel as one row a
+// query at position p (core/ops/attention.h) and key j. They are handed to the kernel as one row a
 // head: entry t of [H, n_q + n_k - 1] belongs to the distance n_k - 1 - t.
 #pragma once
 

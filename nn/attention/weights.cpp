@@ -17,8 +17,8 @@ Variable by_distance(const Variable& bias, std::int64_t n_q, std::int64_t n_k) {
   std::vector<std::int64_t> entry;
   for (std::int64_t i = 0; i < n_q; ++i)
     for (std::int64_t j = 0; j < n_k; ++j) entry.push_back(j - i + n_q - 1);
-  const Variable picked =
-      gather_rows(transpose(bias, 0, 1), Tensor::from(entry, {n_q * n_k}, bias.device()));
+  const RowIndex entries("attention_weights", Tensor::from(entry, {n_q * n_k}), n_q + n_k - 1);
+  const Variable picked = gather_rows(transpose(bias, 0, 1), entries.to(bias.device()));
   return reshape(transpose(picked, 0, 1), {bias.size(0), n_q, n_k});
 }
 

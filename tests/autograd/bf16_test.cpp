@@ -135,8 +135,8 @@ TEST(Bf16, HeadEqualsItsComposedForm) {
 
   const Labels labels("test", head.labels, 300);
   const Tensor rows = gather_rows(head.hidden.data(), labels.positions());
-  const CrossEntropyResult composed = cross_entropy(
-      linear(rows.to(DType::bf16), head.weight.data().to(DType::bf16)), labels);
+  const CrossEntropyResult composed =
+      cross_entropy(linear(rows.to(DType::bf16), head.weight.data().to(DType::bf16)), labels);
   const Tensor grad_logits = rounded(composed.grad_logits);
   const double count = static_cast<double>(labels.count());
   EXPECT_NEAR(result.loss_sum(), sum(composed.losses).item(), 1e-9 * result.loss_sum());

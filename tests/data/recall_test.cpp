@@ -40,8 +40,8 @@ TEST(Recall, ScoresTheRepetitionOnly) {
               ::testing::ElementsAre(0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1));
 }
 
-// A model that copies what it saw L - 1 tokens ago is right wherever the accuracy counts; one that
-// copies a neighbour of that token, as labels shifted twice or not at all would ask for, is not.
+// A model that copies the token of L - 1 positions ago is right at every scored position. One that
+// copies its neighbour, which would be right if labels were shifted twice or not at all, is not.
 TEST(Recall, OnlyTheRightShiftIsAccurate) {
   const Batch batch = options_of(1 << 20, 64).build(1)->batch(Split::test, 0, 20);
   const auto copy_from = [](int distance) {
@@ -97,7 +97,7 @@ TEST(Recall, SequencesDependOnSeedSplitAndIndexAlone) {
   EXPECT_EQ(distinct.size(), 2000u);
 }
 
-// If this fails, the data changed: results are no longer comparable with earlier versions.
+// If this fails, the data have changed, and results are not comparable with earlier versions.
 TEST(Recall, KnownSequence) {
   const auto rows = rows_of(options_of(64, 8).build(123)->sequences(Split::test, 0, 7, 1));
   EXPECT_THAT(rows[0].inputs, ::testing::ElementsAre(60, 13, 19, 45, 60, 13, 19));

@@ -27,7 +27,7 @@ class TokenFile : public ::testing::Test {
     source.read(begin, tokens);
     return tokens;
   }
-  // What is wrong with a file of this content, after its name.
+  // Returns the error for a file of this content, without its name.
   std::string fault_of(const std::string& content, TokenFormat format) const {
     write_text(path_, content);
     const std::string message = error_of([&] { open(format); });
@@ -169,8 +169,7 @@ TEST(MatchingFiles, ANameComesBeforeAPattern) {
   EXPECT_THAT(found("{a,b}.txt"), ElementsAre("a.txt", "b.txt"));
   EXPECT_THAT(found("\\?"), ElementsAre("?"));
 
-  for (const char* name :
-       {"data [1]", "data 1", "{x,y}"}) {  // the same of folders, before a pattern
+  for (const char* name : {"data [1]", "data 1", "{x,y}"}) {  // folders before a pattern
     fs::create_directory(folder / name);
     write_text(folder / name / "t.txt", "x");
   }

@@ -40,7 +40,7 @@ TEST(Sum, KeepsManyApartThatAreUnderWay) {
   }
 }
 
-// Numbers whose sum depends on the order in which they are added.
+// Returns numbers whose sum depends on the order of addition.
 Tensor numbers_of_this_rank() {
   return random_normal({100000}, 0, 1,
                        {.seed = 7, .stream = static_cast<std::uint64_t>(ranks().rank())});
@@ -84,7 +84,7 @@ TEST(Sum, ServesSizesThatDoNotDivide) {
   }
 }
 
-// To the bit, though the order of additions matters.
+// The results agree to the bit, although the order of additions matters.
 TEST(ReduceScatter, LeavesItsPartOfTheSum) {
   const std::int64_t n = 1000 * ranks().size();
   const auto numbers = [&] { return numbers_of_this_rank().slice(0, 0, n).contiguous(); };

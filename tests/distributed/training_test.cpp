@@ -1,4 +1,4 @@
-// One step's work, spread over the ranks, against the same work in one process.
+// Compares the work of one step on several ranks with that of one process.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,8 @@ ParameterArena arena_of(const LanguageModel& model, std::int64_t bucket_bytes = 
   return ParameterArena(trained_parameters(model), ranks().size(), bucket_bytes);
 }
 
-// Row r has r % 6 + 1 labels, but the last quarter has none: with four ranks, a whole rank's share.
+// Row r has r % 6 + 1 labels, but the last quarter has none, which is the share of one of four
+// ranks.
 class UnevenTask final : public Task {
  public:
   explicit UnevenTask(std::int64_t n_test = kSequences) : n_test_(n_test) {}
@@ -73,7 +74,8 @@ Batch batch_of_this_rank() {
                                 share.size());
 }
 
-// Buckets smaller and larger than the model; fewer and more micro-batches than some ranks need.
+// Tests buckets smaller and larger than the model, and fewer and more micro-batches than some ranks
+// need.
 TEST(Gradients, AreThoseOfTheWholeBatch) {
   const auto alone = make_model();
   const Score whole = accumulate_gradients(*alone, whole_batch(), 1, 1, 1);
@@ -92,8 +94,8 @@ TEST(Gradients, AreThoseOfTheWholeBatch) {
   }
 }
 
-// What is rounded does not depend on where a sequence is computed, and sums are f32: but for their
-// rounding, which may tip a number to be rounded over, nothing changes.
+// Rounding to bf16 does not depend on the rank that computes a sequence, and sums are f32. The only
+// difference is the rounding of sums, which may change how a number rounds to bf16.
 TEST(Gradients, InBf16AreThoseOfTheWholeBatch) {
   const auto alone = make_model(DType::f32, ProductPrecision::bf16);
   const Score whole = accumulate_gradients(*alone, whole_batch(), 1, 1, 1);
@@ -117,7 +119,7 @@ TEST(Gradients, OfABatchWithoutLabelsAreZero) {
   EXPECT_EQ(gradient_norm(*model), 0);
 }
 
-// Micro-batches add to what is there, and only the last one makes the ranks talk.
+// Micro-batches accumulate, and only the last one communicates.
 TEST(Gradients, OfSeveralStepsDoNotMix) {
   const auto model = make_model();
   const ParameterArena arena = arena_of(*model);
@@ -129,7 +131,7 @@ TEST(Gradients, OfSeveralStepsDoNotMix) {
   EXPECT_EQ(gradients_of(*model), first);
 }
 
-// ---- a bad number on the last rank
+// ---- a number that is not finite on the last rank
 
 TEST(Diverged, ByTheGradientOfOneRankIsThrownByAllAlike) {
   const auto model = make_model();

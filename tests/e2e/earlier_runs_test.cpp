@@ -1,6 +1,6 @@
-// Runs that an earlier Mobius began go on, with the numbers that it would have had.
-// tests/e2e/earlier_runs/ holds, of each run, its configuration, its checkpoint of step 10, and the
-// lines of metrics that it wrote afterwards.
+// Runs of an earlier version of Mobius resume with the numbers that they would have had.
+// tests/e2e/earlier_runs/ holds, for each run, its configuration, its checkpoint of step 10, and
+// the lines of metrics that it wrote afterwards.
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ TEST_P(EarlierRunTest, GoesOnWithTheSameNumbers) {
     ASSERT_EQ(got[i].size(), line.size()) << got[i];
     for (const auto& [key, value] : line.items()) {
       if (value.is_number_float()) {
-        // Another processor adds in another order.
+        // Other processors add in a different order.
         EXPECT_NEAR(got[i].at(key).get<double>(), value.get<double>(), 1e-4) << key << got[i];
       } else {
         EXPECT_EQ(got[i].at(key), value);

@@ -1,4 +1,4 @@
-// Parameters to other tools, and back.
+// Export of parameters to other tools, and import.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST_F(ExchangeTest, AnImportedModelScoresAsTheExportedOne) {
   ASSERT_EQ(read.exit_code, 0) << read.err;
   const auto score = [](const std::string& path) {
     std::string text = mobius({"eval", path}).out;
-    return text.substr(text.find('\n'));  // without the step
+    return text.substr(text.find('\n'));  // drops the step
   };
   EXPECT_EQ(score(imported), score(checkpoint()));
   EXPECT_EQ(mobius({"train", config_, "--resume", imported, "--out", folder_ / "on"}).exit_code, 0);
@@ -73,8 +73,7 @@ TEST_F(ExchangeTest, AnImportedModelOfTextIsTrainedOn) {
   EXPECT_EQ(mobius({"generate", imported, "--tokens", "5"}).exit_code, 0);
 }
 
-// A head of its own is a tensor of its own; the tied one above was none. The checkpoint says the
-// same.
+// An untied head is a separate tensor, unlike the tied one above, in the checkpoint as well.
 TEST_F(ExchangeTest, AnUntiedHeadIsKeptBesideTheEmbedding) {
   const auto names_in = [](const std::string& path) {
     std::vector<std::string> names;
@@ -109,6 +108,15 @@ TEST_F(ExchangeTest, AnUntiedHeadIsKeptBesideTheEmbedding) {
               content.tensors[i].value.to_vector<float>())
         << again.tensors[i].name;
   }
+}
+
+TEST_F(ExchangeTest, RemovesWhatAKilledExportLeft) {
+  const std::string left = exported_ + ".mobius-0123abcd.tmp", other = exported_ + ".tmp";
+  write_text(left, "half");
+  write_text(other, "of others");
+  ASSERT_EQ(mobius({"export", checkpoint(), exported_}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(std::filesystem::exists(other));
 }
 
 TEST_F(ExchangeTest, RefusesAnotherModelsParameters) {

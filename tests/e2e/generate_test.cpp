@@ -1,4 +1,4 @@
-// Writing text with a trained model, as a user would.
+// Generates text with a trained model, as a user would.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class GenerateTest : public ::testing::Test {
     write_text(folder_ / "text.txt", some_text(80));
   }
 
-  // Trains with these overrides; the checkpoint's path.
+  // Trains with these overrides and returns the path of the checkpoint.
   std::string train(std::vector<std::string> overrides) const {
     std::vector<std::string> arguments = {"train", folder_ / "run.yaml", "--out", folder_ / "run"};
     overrides.push_back("task.text=" + (folder_ / "text.txt").string());
@@ -48,7 +48,7 @@ class GenerateTest : public ::testing::Test {
 
 TEST_F(GenerateTest, WritesThePromptAndAsManyTokensAsAsked) {
   const std::string checkpoint = train({});
-  std::filesystem::remove(folder_ / "text.txt");  // the checkpoint has all it takes
+  std::filesystem::remove(folder_ / "text.txt");  // the checkpoint suffices
   const Outcome outcome = generate(checkpoint, {"--prompt", "the ", "--tokens", "60"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, StartsWith("the "));

@@ -1,5 +1,5 @@
-// Whatever is in a file, a name or on the command line: an error is one line of bounded length that
-// cannot steer a terminal.
+// Whatever a file, a name or the command line contains, an error is one line of bounded length
+// without terminal control characters.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -124,7 +124,7 @@ TEST_F(MessageTest, OfThreadsThatThereAreNot) {
   EXPECT_THAT(trained.out, HasSubstr(", 1 thread\n"));
 }
 
-// ---- sizes that cannot be
+// ---- impossible sizes
 
 TEST_F(MessageTest, OfModelsThatNoMemoryHolds) {
   struct Case {
@@ -149,7 +149,7 @@ TEST_F(MessageTest, OfModelsThatNoMemoryHolds) {
     EXPECT_THAT(outcome.err, ::testing::AllOf(HasSubstr("memory: at least "),
                                               HasSubstr("iB are needed"), HasSubstr(wrong.part)));
     EXPECT_FALSE(fs::exists(folder_ / "run"));
-    EXPECT_LT(outcome.peak_kib, 400 << 10) << "said before it was taken";
+    EXPECT_LT(outcome.peak_kib, 400 << 10) << "the error comes before the allocation";
     arguments.front() = "compare";
     arguments.push_back("grid.train.seed=[1, 2]");
     EXPECT_THAT(mobius(arguments).err, HasSubstr("mobius: error: seed=1: memory: at least "));

@@ -1,4 +1,4 @@
-// Runs in bf16, as a user starts them.
+// Runs in bf16, started like a user does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ TEST_F(PrecisionTest, SaysWhereTheProcessorHasNoneOfIts) {
   } else {
     EXPECT_THAT(native, HasSubstr(line));
   }
-  // The same numbers, but for the order of sums.
+  // The numbers are equal up to the order of sums.
   const double loss = last_test("native").at("loss");
   EXPECT_NEAR(last_test("emulated").at("loss"), loss, 1e-3 * loss);
 }

@@ -1,4 +1,4 @@
-// report.html, as a browser shows it.
+// report.html as a browser shows it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The first of these browsers that there is; empty where there is none.
+// Returns the first browser that is installed; empty if there is none.
 std::string browser() {
   for (const std::string name : {"chromium", "chromium-browser", "google-chrome"}) {
     if (std::system(("command -v " + name + " > /dev/null 2>&1").c_str()) == 0) return name;
@@ -29,7 +29,7 @@ class ReportTest : public ::testing::Test {
  protected:
   void SetUp() override { write_text(folder_ / "tiny.yaml", kTinyRun); }
 
-  // The page after its scripts have run, without the scripts.
+  // Returns the page after its scripts have run, without the scripts.
   std::string shown(const std::string& comparison, const std::vector<std::string>& more = {}) {
     write_text(folder_ / "comparison.yaml", comparison);
     std::vector<std::string> arguments = {"compare", folder_ / "comparison.yaml", "--out",
@@ -117,14 +117,14 @@ TEST_F(ReportTest, NeedsNothingElse) {
                           Not(HasSubstr("@import")), Not(HasSubstr("{{data}}"))));
 }
 
-// ---- names that would be a script
+// ---- names that contain scripts
 
 constexpr const char* kDataBegin = "<script id=\"data\" type=\"application/json\">";
 constexpr const char* kDataEnd = "</script>";
 
-// A report, taken apart.
+// The parts of a report.
 struct Page {
-  std::string around;  // without the data
+  std::string around;  // the page without the data
   std::string data;
 };
 
@@ -160,12 +160,12 @@ class HostileNamesTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-// The page is the same but for its data, and the data cannot end the element that it stands in.
+// The page differs only in its data, and the data cannot close their element.
 TEST_F(HostileNamesTest, AreDataOfThePage) {
   const std::string script = "script><script>alert(1)<!--<script>";
   const std::string quotes = "'\"&amp;`${alert(2)}{{page.js}}\\\u2028\u2029]]>-->";
   const std::vector<fs::path> runs = {
-      copy_of_run(folder_ / "<" / script),  // named "</script>...", to be told from
+      copy_of_run(folder_ / "<" / script),  // displayed as "</script>..."
       copy_of_run(folder_ / "other" / script), copy_of_run(folder_ / quotes)};
   const std::string comment = "# </script><script>alert(3)</script>\n";
   write_text(runs[0] / "config.yaml", read_text(runs[0] / "config.yaml") + comment);
@@ -188,7 +188,7 @@ TEST_F(HostileNamesTest, AreDataOfThePage) {
   EXPECT_THAT(hostile.at("config").get<std::string>(), HasSubstr(comment));
 }
 
-// What is shown is set as text: nothing makes elements or code of it.
+// The page sets names as text, never as elements or code.
 TEST_F(HostileNamesTest, AreTextInThePage) {
   const fs::path sources = fs::path(MOBIUS_SOURCE_DIR) / "train" / "report_page";
   for (const char* file : {"page.js", "page.html"}) {

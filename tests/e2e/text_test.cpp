@@ -1,4 +1,4 @@
-// Training on text, and on files of tokens, as a user would.
+// Trains on text and on token files, as a user would.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST_F(TextTest, EveryTokenizerTrainsAndEvaluates) {
   }
 }
 
-// A tokeniser made anew would have other tokens for this text.
+// A new tokeniser would have other tokens for this text.
 TEST_F(TextTest, EvaluatesWithTheTokenizerOfTheCheckpoint) {
   ASSERT_EQ(train({"task.text=" + text_, "task.tokenizer=char"}).exit_code, 0);
   std::string shorter = some_text(80);
@@ -102,8 +102,8 @@ TEST_F(TextTest, FilesOfTokens) {
   }
 }
 
-// A vocabulary that is a multiple of nothing, and larger than 16 bits: the model has a row for each
-// token and no more, so that none can take probability from them or be predicted.
+// The vocabulary is prime and larger than 16 bits. The model has exactly one row per token: padding
+// rows would take probability from tokens or be predicted.
 TEST_F(TextTest, TheVocabularyIsNotPadded) {
   constexpr std::uint32_t vocab = 70001;
   std::vector<std::uint32_t> tokens;
@@ -141,7 +141,7 @@ TEST_F(TextTest, FaultsOfFilesAreOneLine) {
   tokens[20] = 50;
   expect_error(on_tokens(bytes_of(tokens)),
                "t.bin: token 50 at index 20 (byte 40) is not below the vocabulary size 50");
-  EXPECT_FALSE(fs::exists(folder_ / "run")) << "nothing is started";
+  EXPECT_FALSE(fs::exists(folder_ / "run")) << "no run is started";
 }
 
 // A score of tokens that do not keep the text would compare with none.
@@ -153,7 +153,7 @@ TEST_F(TextTest, ATokenizerThatDoesNotKnowTheText) {
   const Outcome trained = train(
       {"task.text=" + text_, "task.tokenizer=sentencepiece", "task.tokenizer_model=" + model});
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
-  EXPECT_EQ(trained.err, "") << "the library speaks for itself";
+  EXPECT_EQ(trained.err, "") << "the library prints messages";
   EXPECT_THAT(
       trained.out,
       AllOf(::testing::ContainsRegex("\ndata: [0-9]+ training and [0-9]+ validation tokens, [1-9]"),
@@ -183,7 +183,7 @@ TEST_F(TextTest, FaultsOfATokenizerNameTheirKey) {
   };
   EXPECT_THAT(
       fault(1, {"task.tokenizer_model=" + text_}),
-      StartsWith("mobius: error: task.tokenizer_model: " + text_ + ": this is no Sentence"));
+      StartsWith("mobius: error: task.tokenizer_model: " + text_ + ": this is not a Sentence"));
   EXPECT_THAT(fault(1, {"task.tokenizer_model=none.model"}),
               StartsWith("mobius: error: task.tokenizer_model: none.model: "));
   EXPECT_THAT(fault(2, {"task.vocab=100"}), StartsWith("mobius: error: task.vocab: expected at "));
@@ -194,7 +194,7 @@ TEST_F(TextTest, FaultsOfATokenizerNameTheirKey) {
             "mobius: error: task.text: the text has nothing to learn pieces from\n");
   write_text(text_, "aaaaaaaaa");  // the library ends its program here
   EXPECT_THAT(fault(1, {"task.vocab=270"}), HasSubstr("task.text: the text is too short to learn"));
-  EXPECT_FALSE(fs::exists(folder_ / "run")) << "nothing is started";
+  EXPECT_FALSE(fs::exists(folder_ / "run")) << "no run is started";
 }
 
 TEST_F(TextTest, WhatIsLearnedFromIsNotTestedOn) {

@@ -1,13 +1,14 @@
 // On a device, a training step waits for nothing: what it computes stays there until it is read.
 #include "train/run/step.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
-#include <limits>
+#include <cstdio>
 #include <tuple>
 
 #include "data/mqar.h"
 #include "tests/guarded/guarded_device.h"
+#include "tests/train/run_fixture.h"
 #include "train/optim/sharding.h"
 
 namespace mobius::guarded_step_test {
@@ -116,6 +117,55 @@ INSTANTIATE_TEST_SUITE_P(
       const bool has_rope = setting.positions == Positions::rope;
       return setting.attention + "_" + setting.optimizer + (has_rope ? "_rope" : "");
     });
+
+// ---- whole runs
+
+class GuardedRun : public ::testing::Test {
+ protected:
+  // With one line of metrics, one test and one checkpoint, all at the end; as long as it goes well.
+  void train(const std::string& device, std::int64_t steps,
+             const std::vector<std::string>& overrides) {
+    std::vector<std::string> all = {"train.max_steps=" + std::to_string(steps),
+                                    "train.log_every=" + std::to_string(steps), "eval.every=1000",
+                                    "checkpoint.every=1000", "train.clip_grad_norm=0.5"};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    const auto config = config_of(kTinyRun, all, known_);
+    config->train.device = device;
+    config->output.dir = (folder_ / std::to_string(n_runs_++)).string();
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> quiet(std::tmpfile(), std::fclose);
+    Progress progress(quiet.get());
+    run_training(*config, {}, known_, progress, StopSignal());
+  }
+
+  std::int64_t reads(std::int64_t steps, const std::vector<std::string>& overrides) {
+    testing::reset_guarded_counts();
+    train("test", steps, overrides);
+    return guarded_counts().copies_to_host;
+  }
+
+  const Registries known_;
+  TemporaryFolder folder_;
+  int n_runs_ = 0;
+};
+
+TEST_F(GuardedRun, ReadsNothingMoreForMoreSteps) {
+  for (const std::string attention : {"softmax", "conformal"}) {
+    for (const std::string optimizer : {"adamw", "sgd"}) {
+      const std::vector<std::string> overrides = {"attention.kind=" + attention,
+                                                  "optimizer.kind=" + optimizer};
+      EXPECT_EQ(reads(20, overrides), reads(10, overrides)) << attention << " " << optimizer;
+    }
+  }
+}
+
+// Where nobody looks before step 10, the steps after the bad one change nothing.
+TEST_F(GuardedRun, NamesTheStepThatDivergedLongBeforeItIsRead) {
+  for (const std::string device : {"cpu", "test"}) {
+    EXPECT_THAT(error_of<TrainingDiverged>([&] { train(device, 10, {"optimizer.lr=1e30"}); }),
+                ::testing::StartsWith("step 2: the "))
+        << device;
+  }
+}
 
 }  // namespace
 }  // namespace mobius::guarded_step_test

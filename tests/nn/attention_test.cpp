@@ -281,5 +281,107 @@ TEST_P(MaskedVariant, TheFusedFormEqualsTheExplicitOneUnderAMask) {
     expect_equal_forms(GetParam(), s, {.causal = is_causal, .mask = given});
 }
 
+// Every score map, with all the numbers that it takes: the fused kernel and the composed reference
+// are instances of one struct, and their gradients are found in two ways.
+class EveryScoreMap : public ::testing::TestWithParam<std::tuple<ScoreMap, WeightNormalizer>> {
+ protected:
+  static constexpr std::int64_t n_q = 53, n_k = 140, d = 6;
+
+  // Heads share keys; unit lengths and the range of the numbers are those that every map takes.
+  static AttentionCall call(const AttentionMask& mask) {
+    const auto [score, normalizer] = GetParam();
+    AttentionCall call{.spec = {.score = score,
+                                .normalizer = normalizer,
+                                .scale = 0.6,
+                                .exponent = 2.5,
+                                .mask = mask},
+                       .inputs = {}};
+    const auto unit = [](Shape shape, std::uint64_t stream) {
+      return Variable(polar(Variable(normal(std::move(shape), stream))).direction.data(), true);
+    };
+    call.inputs.q = unit({2, 4, n_q, d}, 1);
+    call.inputs.k = unit({2, 2, n_k, d}, 2);
+    call.inputs.v = Variable(normal({2, 2, n_k, 5}, 3), true);
+    scores::with_score(call.spec, [&](auto map, auto) {
+      std::uint64_t stream = 4;
+      scores::for_each_number(
+          [&](const NumberKind& number, const NumberUse& use, Variable& x) {
+            if (!use.is_taken) return;
+            const Shape shape = number.of == NumberOf::query ? Shape{2, 4, n_q}
+                                : number.of == NumberOf::key ? Shape{2, 2, n_k}
+                                                             : Shape{4, n_q + n_k - 1};
+            x = Variable(placed::random_uniform(shape, 0.05, 0.9, {7, stream++}, DType::f64), true);
+          },
+          map.uses, call.inputs);
+    });
+    return call;
+  }
+
+  static bool has_kernel() {
+    return scores::with_score(
+        call({}).spec, [](auto map, auto is_softmax) { return is_softmax || map.has_weight; });
+  }
+
+  static std::vector<Tensor> take_grads(AttentionVariables in) {
+    std::vector<Tensor> grads;
+    scores::for_each_operand(
+        [&](const char*, Variable& x) {
+          if (!x.defined()) return;
+          // The composed softmax leaves out a factor that all weights of a query share.
+          grads.push_back(x.grad().defined() ? x.grad() : x.data().zeros_like());
+          x.zero_grad();
+        },
+        in);
+    return grads;
+  }
+
+  static double error(const Tensor& a, const Tensor& b) {
+    return std::sqrt(sum_of_squares(sub(a, b)) / std::max(sum_of_squares(b), 1e-20));
+  }
+
+  static void expect_fused_is_composed(const AttentionCall& call) {
+    const Variable fused = attention(call);
+    const Variable composed = apply_weights(attention_weights(call), call.inputs.v);
+    EXPECT_LT(error(fused.data(), composed.data()), 1e-11);
+    const Tensor cotangent = normal(fused.shape(), 9);
+    backward(fused, cotangent);
+    const std::vector<Tensor> grads = take_grads(call.inputs);
+    backward(composed, cotangent);
+    const std::vector<Tensor> expected = take_grads(call.inputs);
+    for (std::size_t i = 0; i < grads.size(); ++i)
+      EXPECT_LT(error(grads[i], expected[i]), 1e-9) << "gradient " << i;
+  }
+};
+
+TEST_P(EveryScoreMap, IsFusedAsItIsComposed) {
+  if (!has_kernel()) {
+    EXPECT_THROW(attention(call({})), Error);
+    return;
+  }
+  for (const AttentionMask& mask :
+       {AttentionMask{}, AttentionMask{.causal = true}, AttentionMask{.window = 3, .stride = 7}})
+    expect_fused_is_composed(call(mask));
+}
+
+// The composed form takes the selection of the fused one.
+TEST_P(EveryScoreMap, SelectsTheSameKeysInBothForms) {
+  if (!has_kernel()) return;
+  AttentionCall selected = call({.causal = true});
+  selected.spec.mask.selected = attention_topk(
+      selected.spec,
+      map_operands(selected.inputs,
+                   [](const Variable& x) { return x.defined() ? x.data() : Tensor(); }),
+      5);
+  expect_fused_is_composed(selected);
+  const Tensor weights = attention_weights(selected).data();
+  const Tensor is_kept = compare(CompareOp::less, placed::zeros({}, DType::f64), weights);
+  EXPECT_EQ(max(sum(is_kept.to(DType::f64), {-1}).reshape({-1}), 0).item(), 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryScoreMap,
+                         ::testing::Combine(::testing::ValuesIn(score_maps),
+                                            ::testing::Values(WeightNormalizer::softmax,
+                                                              WeightNormalizer::none)));
+
 }  // namespace
 }  // namespace mobius::attention_test

@@ -15,7 +15,7 @@
 #include "train/checkpoint/index.h"
 #include "train/io/file.h"
 #include "train/io/printable.h"
-#include "train/run/values.h"
+#include "train/optim/finite.h"
 
 namespace mobius {
 
@@ -38,7 +38,7 @@ Handle create_file_in_memory(std::size_t size) {
   check(H5Pset_fapl_core(access, std::max(size / 8, smallest_growth), /*backing_store=*/false),
         "set up HDF5");
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "set up HDF5");
-  check(H5Pset_userblock(creation, seal_bytes), "set up HDF5");
+  check(H5Pset_userblock(creation, checksum_block_bytes), "set up HDF5");
   return Handle(H5Fcreate("checkpoint", H5F_ACC_TRUNC, creation, access), H5Fclose,
                 "make a file in memory");
 }
@@ -50,7 +50,7 @@ std::span<char> content_of(hid_t file) {
   check(H5Fget_vfd_handle(file, H5P_DEFAULT, &memory), "finish the file");
   // Without the user's block, and without the spare memory behind the file's end.
   const ssize_t size = check(H5Fget_file_image(file, nullptr, 0), "finish the file");
-  return {*static_cast<char**>(memory), seal_bytes + static_cast<std::size_t>(size)};
+  return {*static_cast<char**>(memory), checksum_block_bytes + static_cast<std::size_t>(size)};
 }
 
 // A group that remembers the order in which its members were added.
@@ -160,10 +160,10 @@ std::size_t total_bytes(const CheckpointTensors& tensors) {
 // earlier version also saved moments that had overflowed.
 enum class Values { finite, any };
 
-// A file whose seal holds, with what it holds.
+// A file whose checksum is right, with what it holds.
 struct OpenCheckpoint {
   explicit OpenCheckpoint(const fs::path& path) : file(path_of_file(path)) {
-    verify_seal(file);
+    verify_checksum(file);
     index = read_index(file);
   }
 
@@ -260,10 +260,10 @@ void save_checkpoint(const fs::path& path, const CheckpointHeader& header,
     const Handle file = create_file_in_memory(total_bytes(tensors));
     write_content(file, header, tensors);
     const std::span<char> content = content_of(file);
-    seal(content);
+    write_checksum(content);
     pending.write(content);
   }
-  if (!pending.is_in_place()) verify_seal(InputFile(pending.temporary()));
+  if (!pending.is_in_place()) verify_checksum(InputFile(pending.temporary()));
   pending.commit();
 }
 

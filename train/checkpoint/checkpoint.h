@@ -68,7 +68,7 @@ void save_checkpoint(const std::filesystem::path& path, const CheckpointHeader& 
                      const CheckpointTensors& tensors);
 
 /// Throws Error with one line that says what is wrong: no such file, not a checkpoint, truncated,
-/// damaged, or written by a newer version. A file that was made to harm, with a seal that holds, is
+/// damaged, or written by a newer version. A file that was made to harm, with a right checksum, is
 /// at worst such an error, or the checkpoint of another run: train/checkpoint/index.h.
 CheckpointHeader read_checkpoint_header(const std::filesystem::path& path);
 /// The tensors under /parameters, in the order of the model. Throws as above.
@@ -89,6 +89,8 @@ void load_checkpoint(const std::filesystem::path& path, const CheckpointTensors&
 
 // ---- the checkpoints of a run: FOLDER/step-00000100.h5, ..., and FOLDER/best.h5
 
+/// The folder of checkpoints in a run's folder.
+std::filesystem::path checkpoints_of_run(const std::filesystem::path& run);
 std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::int64_t step);
 std::filesystem::path best_checkpoint(const std::filesystem::path& folder);
 /// Whether step file `a` is of an earlier step than `b`, both being of one folder.

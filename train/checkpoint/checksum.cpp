@@ -19,21 +19,21 @@ namespace mobius {
 
 namespace {
 
-constexpr std::string_view seal_magic = "mobius-checkpoint\n";
+constexpr std::string_view block_magic = "mobius-checkpoint\n";
 constexpr std::string_view hdf5_magic = "\x89HDF\r\n\x1a\n";
 
-struct Seal {
+struct Head {
   int version = 0;
   std::uint64_t file_size = 0;
   std::uint64_t checksum = 0;
 };
 
-using SealBlock = std::array<char, seal_bytes>;
+using HeadBlock = std::array<char, checksum_block_bytes>;
 
-SealBlock to_block(const Seal& seal) {
-  SealBlock block{};
+HeadBlock to_block(const Head& head) {
+  HeadBlock block{};
   const std::string text = fmt::format("{}format_version {}\nfile_size {}\nchecksum {:016x}\n",
-                                       seal_magic, seal.version, seal.file_size, seal.checksum);
+                                       block_magic, head.version, head.file_size, head.checksum);
   text.copy(block.data(), text.size());
   return block;
 }
@@ -61,7 +61,7 @@ std::uint64_t add_bytes(std::uint64_t sum, std::span<const char> bytes) {
 }
 
 struct Content {
-  SealBlock head{};
+  HeadBlock block{};
   std::uint64_t size = 0;
   std::uint64_t checksum = 0;
 };
@@ -69,8 +69,8 @@ struct Content {
 Content read_content(const InputFile& file) {
   Content content;
   content.size = file.size();
-  const std::uint64_t head_size = std::min<std::uint64_t>(content.size, seal_bytes);
-  file.read(0, std::as_writable_bytes(std::span(content.head).first(head_size)));
+  const std::uint64_t head_size = std::min<std::uint64_t>(content.size, checksum_block_bytes);
+  file.read(0, std::as_writable_bytes(std::span(content.block).first(head_size)));
   std::array<char, 1 << 16> part;
   for (std::uint64_t at = head_size; at < content.size;) {
     const auto here =
@@ -82,64 +82,64 @@ Content read_content(const InputFile& file) {
   return content;
 }
 
-bool starts_with(const SealBlock& head, std::string_view magic) {
-  return std::string_view(head.data(), head.size()).starts_with(magic);
+bool starts_with(const HeadBlock& block, std::string_view magic) {
+  return std::string_view(block.data(), block.size()).starts_with(magic);
 }
 
-// The seal as it is written at the head of a file; the caller checks that it is written exactly so.
-Seal parse(const SealBlock& head) {
-  Seal seal;
+// What a block says; the caller checks that it is written exactly as to_block() writes it.
+Head parse(const HeadBlock& block) {
+  Head head;
   unsigned long long size = 0, checksum = 0;
-  const std::string text(head.data(), ::strnlen(head.data(), head.size()));
-  if (std::sscanf(text.c_str() + seal_magic.size(),
-                  "format_version %d\nfile_size %llu\nchecksum %llx", &seal.version, &size,
+  const std::string text(block.data(), ::strnlen(block.data(), block.size()));
+  if (std::sscanf(text.c_str() + block_magic.size(),
+                  "format_version %d\nfile_size %llu\nchecksum %llx", &head.version, &size,
                   &checksum) < 1) {
     return {};
   }
-  seal.file_size = size;
-  seal.checksum = checksum;
-  return seal;
+  head.file_size = size;
+  head.checksum = checksum;
+  return head;
 }
 
 [[noreturn]] void throw_foreign(const std::string& name, const Content& content) {
   if (content.size == 0) throw Error("{}: not a Mobius checkpoint: the file is empty", name);
-  const bool is_hdf5 = starts_with(content.head, hdf5_magic);
+  const bool is_hdf5 = starts_with(content.block, hdf5_magic);
   throw Error("{}: not a Mobius checkpoint{}", name, is_hdf5 ? ", though it is an HDF5 file" : "");
 }
 
 }  // namespace
 
-void seal(std::span<char> content) {
-  const std::uint64_t checksum = add_bytes(0, content.subspan(seal_bytes));
-  const SealBlock block = to_block({checkpoint_version, content.size(), checksum});
+void write_checksum(std::span<char> content) {
+  const std::uint64_t checksum = add_bytes(0, content.subspan(checksum_block_bytes));
+  const HeadBlock block = to_block({checkpoint_version, content.size(), checksum});
   std::copy(block.begin(), block.end(), content.begin());
 }
 
-void verify_seal(const InputFile& file) {
+void verify_checksum(const InputFile& file) {
   const Content content = read_content(file);
-  if (!starts_with(content.head, seal_magic)) throw_foreign(file.name(), content);
-  const Seal seal = parse(content.head);
-  if (seal.version > checkpoint_version) {
+  if (!starts_with(content.block, block_magic)) throw_foreign(file.name(), content);
+  const Head head = parse(content.block);
+  if (head.version > checkpoint_version) {
     throw Error("{}: format version {} is newer than this program, which reads up to {}",
-                file.name(), seal.version, checkpoint_version);
+                file.name(), head.version, checkpoint_version);
   }
-  if (content.size < seal.file_size) {
-    throw Error("{}: truncated: expected {} bytes, got {}", file.name(), seal.file_size,
+  if (content.size < head.file_size) {
+    throw Error("{}: truncated: expected {} bytes, got {}", file.name(), head.file_size,
                 content.size);
   }
-  if (content.head != to_block(seal) || content.size != seal.file_size ||
-      content.checksum != seal.checksum) {
+  if (content.block != to_block(head) || content.size != head.file_size ||
+      content.checksum != head.checksum) {
     throw Error("{}: damaged: its content does not match its checksum", file.name());
   }
 }
 
-bool has_seal(const std::filesystem::path& path) {
+bool begins_as_checkpoint(const std::filesystem::path& path) {
   try {
     const InputFile file(path);
-    SealBlock head{};
-    file.read(0, std::as_writable_bytes(std::span(head))
-                     .first(std::min<std::uint64_t>(seal_bytes, file.size())));
-    return starts_with(head, seal_magic);
+    HeadBlock block{};
+    file.read(0, std::as_writable_bytes(std::span(block))
+                     .first(std::min<std::uint64_t>(checksum_block_bytes, file.size())));
+    return starts_with(block, block_magic);
   } catch (const Error&) {
     return false;
   }

@@ -10,18 +10,19 @@
 
 namespace mobius {
 
-inline constexpr std::size_t seal_bytes = 512;
+inline constexpr std::size_t checksum_block_bytes = 512;
 
-/// Writes the seal of a file's content, which is at least this long, into its first seal_bytes.
-void seal(std::span<char> content);
+/// Writes the block that describes `content`, the whole file, into its first checksum_block_bytes.
+/// The content is at least that long.
+void write_checksum(std::span<char> content);
 
-/// Reads the whole file and compares it with its seal. Throws Error, in one line, where it cannot
-/// be read, is no checkpoint, is of a newer format version, is truncated, or is damaged: a change
-/// of any single 64-bit word is always found, others are missed with probability 2^-64. That is
-/// for accidents alone: whoever makes a file can seal it.
-void verify_seal(const InputFile& file);
+/// Reads the whole file and compares it with its checksum. Throws Error, in one line, where it
+/// cannot be read, is no checkpoint, is of a newer format version, is truncated, or is damaged: a
+/// change of any single 64-bit word is always found, others are missed with probability 2^-64. That
+/// is for accidents alone: whoever makes a file can make its checksum.
+void verify_checksum(const InputFile& file);
 
 /// Whether a file begins as a checkpoint does, be it whole or not.
-bool has_seal(const std::filesystem::path& path);
+bool begins_as_checkpoint(const std::filesystem::path& path);
 
 }  // namespace mobius

@@ -32,7 +32,8 @@ bool is_step_file(const fs::path& path) {
 
 // The folder of the checkpoints that a path may mean: a run's, or itself.
 fs::path checkpoints_in(const fs::path& place) {
-  return fs::is_directory(place / "checkpoints") ? place / "checkpoints" : place;
+  const fs::path of_run = checkpoints_of_run(place);
+  return fs::is_directory(of_run) ? of_run : place;
 }
 
 [[noreturn]] void throw_no_checkpoint(const fs::path& place, const NewestCheckpoint& newest) {
@@ -44,6 +45,8 @@ fs::path checkpoints_in(const fs::path& place) {
 }
 
 }  // namespace
+
+fs::path checkpoints_of_run(const fs::path& run) { return run / "checkpoints"; }
 
 fs::path checkpoint_path(const fs::path& folder, std::int64_t step) {
   return folder / fmt::format("step-{:0{}}.h5", step, least_digits);
@@ -73,7 +76,7 @@ NewestCheckpoint newest_checkpoint(const fs::path& folder) {
   NewestCheckpoint newest;
   for (const fs::path& path : candidates) {
     try {
-      verify_seal(InputFile(path));
+      verify_checksum(InputFile(path));
       newest.path = path;
       break;
     } catch (const UnreadableFile&) {

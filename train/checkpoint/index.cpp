@@ -311,7 +311,7 @@ struct Extent {
   const PlacedTensor* tensor;
 };
 
-// The bytes of a tensor, between the seal and the end of the file.
+// The bytes of a tensor, between the checksum's block and the end of the file.
 Extent extent_of(const PlacedTensor& tensor, std::uint64_t file_size) {
   const std::uint64_t most = file_size / size_of(tensor.dtype);
   std::uint64_t elements = 0;
@@ -322,8 +322,8 @@ Extent extent_of(const PlacedTensor& tensor, std::uint64_t file_size) {
   }
   require(elements <= most, "'" + tensor.name + "'", "is larger than the file");
   const std::uint64_t bytes = elements * size_of(tensor.dtype);
-  if (bytes == 0) return {seal_bytes, seal_bytes, &tensor};
-  require(tensor.offset >= seal_bytes && tensor.offset <= file_size - bytes,
+  if (bytes == 0) return {checksum_block_bytes, checksum_block_bytes, &tensor};
+  require(tensor.offset >= checksum_block_bytes && tensor.offset <= file_size - bytes,
           "'" + tensor.name + "'", "lies beyond the file");
   return {tensor.offset, tensor.offset + bytes, &tensor};
 }

@@ -1,6 +1,6 @@
 // What a checkpoint holds, and where in the file: all that the HDF5 library is asked about it.
 //
-// A file may be made to harm: the seal is a checksum, which anyone can write. The library crashes
+// A file may be made to harm: anyone can write a checksum. The library crashes
 // on some damaged files, so it sees them in a process of its own (core/isolated.h). Of what it
 // says only what checkpoint.h describes is taken: things of the names, types, shapes and kinds of
 // place that save_checkpoint() writes. Attributes and objects of other names are never opened, so
@@ -33,8 +33,8 @@ struct CheckpointIndex {
   std::optional<PlacedTensor> tokenizer;  ///< its bytes, u8 [n]
 };
 
-/// Of a file whose seal holds. Throws Error, naming the file and the thing in it that is not as it
-/// should be.
+/// Reads the index of a file whose checksum is right. Throws Error, naming the file and the thing
+/// in it that is not as it should be.
 CheckpointIndex read_index(const InputFile& file);
 
 }  // namespace mobius

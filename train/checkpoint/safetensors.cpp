@@ -20,7 +20,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/io/file.h"
 #include "train/io/printable.h"
-#include "train/run/values.h"
+#include "train/optim/finite.h"
 
 namespace mobius {
 

@@ -16,10 +16,11 @@
 #include "core/error.h"
 #include "core/options/nearest.h"
 #include "core/parallel.h"
+#include "core/path.h"
 #include "train/commands/commands.h"
 #include "train/io/output.h"
 #include "train/io/printable.h"
-#include "train/run/step.h"
+#include "train/optim/finite.h"
 
 namespace mobius {
 
@@ -188,7 +189,8 @@ ExitCode run_to_the_end(int argc, const char* const* argv, const Registries& kno
   std::unique_ptr<Communicator> communicator;
   try {
     communicator = join_ranks();
-    backend_for({});  // an instruction set that cannot be had is met here, before any file
+    backend_for(Device{
+        DeviceType::cpu});  // an instruction set that cannot be had is met here, before any file
     return run(argc, argv, known, stop, *communicator);
   } catch (const OutputError& error) {
     return fail(error);
@@ -210,6 +212,31 @@ ExitCode run_to_the_end(int argc, const char* const* argv, const Registries& kno
 }
 
 }  // namespace
+
+CLI::Option* add_path(CLI::App& command, const std::string& name, const std::string& type,
+                      std::string& path, const std::string& help) {
+  return command.add_option(name, path, help)->type_name(type)->transform(expand_home);
+}
+
+void add_checkpoint(CLI::App& command, std::string& path) {
+  add_path(command, "checkpoint", "CHECKPOINT", path, "HDF5 file, or the folder of a run")
+      ->required();
+}
+
+void add_overrides(CLI::App& command, std::vector<std::string>& overrides,
+                   const std::string& help) {
+  command.add_option("overrides", overrides, help)->type_name("key.path=value");
+}
+
+void require_one_folder(const std::string& out, const std::vector<std::string>& overrides) {
+  ConfigDocument given = ConfigDocument::from_text("output: {}\n", "the command line");
+  for (const std::string& assignment : overrides) {
+    if (assignment.starts_with("output")) given.override_with(assignment);
+  }
+  const ConfigEntry* output = given.root().find("output");
+  if (out.empty() || output == nullptr || output->value.find("dir") == nullptr) return;
+  throw printable_error("--out {}: output.dir is given, too; name the folder by one of them", out);
+}
 
 ExitCode run_command_line(int argc, const char* const* argv, const Registries& known) {
   StopSignal& stop = signals_of_program();

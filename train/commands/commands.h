@@ -2,25 +2,20 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "core/comm/communicator.h"
 #include "train/config/config.h"
+#include "train/io/output.h"
 #include "train/io/stop_signal.h"
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace mobius {
-
-/// How the program ends. Documented in `mobius --help` and docs/commands.md.
-enum class ExitCode {
-  done = 0,
-  failed = 1,       ///< a file, the disk, memory, ...
-  bad_input = 2,    ///< the configuration or the command line
-  diverged = 3,     ///< a loss, a gradient or an update was not finite
-  interrupted = 4,  ///< stopped by a signal or a closed output, with everything saved
-};
 
 /// What the command line asked for; called once it has been read without errors.
 using Action = std::function<ExitCode()>;
@@ -39,6 +34,17 @@ void add_import_command(CLI::App& app, const Registries& known, Action& action);
 void add_config_command(CLI::App& app, const Registries& known, Action& action);
 void add_compare_command(CLI::App& app, const Registries& known, StopSignal& stop, Action& action);
 void add_watch_command(CLI::App& app, StopSignal& stop, Action& action);
+
+/// Adds an argument, or an option called "--name", that is a path; "~/" is the user's folder.
+CLI::Option* add_path(CLI::App& command, const std::string& name, const std::string& type,
+                      std::string& path, const std::string& help);
+/// Adds the argument that every command on a checkpoint has.
+void add_checkpoint(CLI::App& command, std::string& path);
+/// Adds the arguments "key.path=value".
+void add_overrides(CLI::App& command, std::vector<std::string>& overrides, const std::string& help);
+
+/// Throws ConfigError where both --out, unless it is empty, and an override name the folder.
+void require_one_folder(const std::string& out, const std::vector<std::string>& overrides);
 
 /// Runs the program, as one of the ranks that the environment says were launched; never throws. The
 /// root alone speaks to the user, but for a rank that fails by itself, which ends all of them. To

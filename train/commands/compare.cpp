@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/path.h"
+#include "data/input_file.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/commands/commands.h"
 #include "train/commands/value_options.h"
@@ -37,7 +38,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* compare_examples = R"(Examples:
   mobius compare configs/recall/demo.yaml
   mobius compare configs/recall/demo.yaml --jobs 4 --out runs/demo
   mobius compare configs/recall/demo.yaml --list | parallel -j 4
@@ -126,13 +127,17 @@ bool has_same_data(Contender& contender, const fs::path& comparison) {
 void require_same_run(Contender& contender, const fs::path& comparison, const Registries& known) {
   const fs::path folder = contender.folder();
   require_usable_folder(folder, {.from = Resume::From::newest});
-  const fs::path path = folder / "config.yaml";
+  const RunFolder files(folder);
+  const fs::path path = files.config();
   const bool is_done = is_complete(contender);
   if (!fs::exists(path)) return;
-  if (!is_done && step_checkpoints(folder / "checkpoints").empty()) return;
-  const auto stored = parse_config(read_whole_file(path), path.string(), known);
+  if (!is_done && step_checkpoints(files.checkpoints()).empty()) return;
+  const auto stored = parse_config(content_of(path), path.string(), known);
   for (const ConfigChange& change : changes(*stored, *contender.config)) {
-    if (change.key.starts_with("output.") || change.key == "train.threads") continue;
+    if (change.key.starts_with("output.") || change.key == "train.threads" ||
+        change.key == "train.device") {
+      continue;
+    }
     if (!is_done && may_change_on_resume(*contender.config, change.key)) continue;
     if (is_data_place(*contender.config, change.key) && has_same_data(contender, comparison))
       continue;
@@ -201,11 +206,18 @@ void require_own_comparison(const fs::path& folder) {
     const fs::path path = folder / name;
     if (!fs::is_regular_file(path)) continue;
     constexpr std::size_t head = 1024;
-    const std::string content = read_whole_file(path).substr(0, head);
+    const std::string content = content_of(path).substr(0, head);
     if (content.empty() || content.find(mark) != std::string::npos) continue;
     throw ConfigError("{}: was not written by a comparison; choose another folder by --out DIR",
                       path.string());
   }
+}
+
+// The runs of a comparison lie beside each other: no run is among its files.
+void require_no_run(const fs::path& folder) {
+  if (!holds_run(folder)) return;
+  throw ConfigError("{}: holds a run, not a comparison; choose another folder by --out DIR",
+                    folder.string());
 }
 
 void write_comparison(const std::vector<fs::path>& runs, const fs::path& folder) {
@@ -291,7 +303,9 @@ ExitCode report(const CompareArguments& arguments) {
 ExitCode compare(const CompareArguments& arguments, const Registries& known, StopSignal& stop) {
   if (!arguments.report.empty()) return report(arguments);
   if (arguments.config.empty()) throw ConfigError("compare: CONFIG is missing, or --report DIR");
+  require_one_folder(arguments.out, arguments.overrides);
   std::vector<Contender> contenders = read_contenders(arguments, known);
+  require_no_run(contenders.front().folder().parent_path());
   for (Contender& contender : contenders) {
     require_same_run(contender, arguments.config, known);
   }
@@ -308,15 +322,12 @@ ExitCode compare(const CompareArguments& arguments, const Registries& known, Sto
 void add_compare_command(CLI::App& app, const Registries& known, StopSignal& stop, Action& action) {
   CLI::App* command =
       app.add_subcommand("compare", "Train variations of one configuration, and compare them");
-  command->footer(examples);
+  command->footer(compare_examples);
   auto arguments = std::make_shared<CompareArguments>();
   CLI::Option* config = command->add_option("config", arguments->config, "YAML file");
   config->type_name("CONFIG")->transform(expand_home);
-  command->add_option("overrides", arguments->overrides, "values that replace the base's")
-      ->type_name("key.path=value");
-  command->add_option("--out", arguments->out, "folder of the comparison; default runs/NAME")
-      ->type_name("DIR")
-      ->transform(expand_home);
+  add_overrides(*command, arguments->overrides, "values that replace the base's");
+  add_path(*command, "--out", "DIR", arguments->out, "folder of the comparison; default runs/NAME");
   add_value_option(*command, describe(*arguments), "jobs", "--jobs,-j");
   CLI::Option* list =
       command->add_flag("--list", arguments->is_list,

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "core/parallel.h"
-#include "core/path.h"
 #include "data/lm.h"
 #include "nn/generator.h"
 #include "train/checkpoint/checkpoint.h"
@@ -19,13 +18,14 @@
 #include "train/commands/value_options.h"
 #include "train/io/output.h"
 #include "train/io/printable.h"
+#include "train/run/experiment.h"
 #include "train/run/memory.h"
 
 namespace mobius {
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* generate_examples = R"(Examples:
   mobius generate runs/shakespeare_char     its best.h5, else its newest checkpoint
   mobius generate best.h5 --prompt "ROMEO:" --tokens 300 --temperature 0.8 --top-k 40 --seed 7
 
@@ -106,9 +106,9 @@ Writer load_writer(const std::string& checkpoint, const Registries& known) {
   Writer writer{make_tokenizer(*header.tokenizer), nullptr, task->seq_len};
   require_memory(
       memory_need(*config, {writer.tokenizer->vocab_size(), task->seq_len}, MemoryUse::model));
-  writer.model = std::make_unique<LanguageModel>(config->model, *config->attention,
-                                                 writer.tokenizer->vocab_size(), task->seq_len,
-                                                 config->train.seed);
+  writer.model = std::make_unique<LanguageModel>(
+      config->model, *config->attention, writer.tokenizer->vocab_size(), task->seq_len,
+      config->train.seed, DType::f32, device_of(*config));
   load_checkpoint(path, tensors_of(*writer.model));
   return writer;
 }
@@ -186,12 +186,9 @@ ExitCode generate(const GenerateArguments& arguments, const Registries& known, S
 void add_generate_command(CLI::App& app, const Registries& known, StopSignal& stop,
                           Action& action) {
   CLI::App* command = app.add_subcommand("generate", "Write text with a trained language model");
-  command->footer(examples);
+  command->footer(generate_examples);
   auto arguments = std::make_shared<GenerateArguments>();
-  command->add_option("checkpoint", arguments->checkpoint, "HDF5 file, or the folder of a run")
-      ->required()
-      ->type_name("CHECKPOINT")
-      ->transform(expand_home);
+  add_checkpoint(*command, arguments->checkpoint);
   command
       ->add_option(
           "--prompt", arguments->prompt,

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "core/path.h"
 #include "train/commands/commands.h"
 #include "train/io/output.h"
 #include "train/io/printable.h"
@@ -19,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* train_examples = R"(Examples:
   mobius train run.yaml                              write to runs/run
   mobius train run.yaml train.max_steps=200 --out runs/try
   mobius train run.yaml --resume auto                go on from the newest complete checkpoint,
@@ -72,6 +71,7 @@ void say_summary(const RunSummary& summary, const std::string& folder, Progress&
 ExitCode train(const TrainArguments& arguments, const Registries& known, StopSignal& stop,
                Communicator& communicator) {
   stop.listen();
+  require_one_folder(arguments.out, arguments.overrides);
   const auto config = load_config(arguments.config, arguments.overrides, known);
   if (!arguments.out.empty()) config->output.dir = arguments.out;
   find_data(*config, folders_for(arguments.config));
@@ -93,21 +93,13 @@ ExitCode train(const TrainArguments& arguments, const Registries& known, StopSig
 void add_train_command(CLI::App& app, const Registries& known, StopSignal& stop,
                        RanksAction& action) {
   CLI::App* command = app.add_subcommand("train", "Train the model a configuration describes");
-  command->footer(examples);
+  command->footer(train_examples);
   auto arguments = std::make_shared<TrainArguments>();
-  command->add_option("config", arguments->config, "YAML file")
-      ->required()
-      ->type_name("CONFIG")
-      ->transform(expand_home);
-  command->add_option("overrides", arguments->overrides, "values that replace the file's")
-      ->type_name("key.path=value");
-  command->add_option("--out", arguments->out, "folder of the run, in place of output.dir")
-      ->type_name("DIR")
-      ->transform(expand_home);
-  command
-      ->add_option("--resume", arguments->resume, "checkpoint to go on from, or a folder with some")
-      ->type_name("PATH|auto")
-      ->transform(expand_home);
+  add_path(*command, "config", "CONFIG", arguments->config, "YAML file")->required();
+  add_overrides(*command, arguments->overrides, "values that replace the file's");
+  add_path(*command, "--out", "DIR", arguments->out, "folder of the run, in place of output.dir");
+  add_path(*command, "--resume", "PATH|auto", arguments->resume,
+           "checkpoint to go on from, or a folder with some");
   command->callback([arguments, &known, &stop, &action] {
     action = [arguments, &known, &stop](Communicator& communicator) {
       return train(*arguments, known, stop, communicator);

@@ -120,6 +120,15 @@ void ChildProcess::terminate() {
   if (pid_ > 0 && !std::exchange(is_asked_, true)) ::kill(pid_, SIGTERM);
 }
 
+// Between its fork and its first call it is not yet in the group that is its own.
+void ChildProcess::send(int signal) const {
+  if (pid_ > 0 && ::kill(-pid_, signal) != 0) ::kill(pid_, signal);
+}
+
+void ChildProcess::pause() const { send(SIGSTOP); }
+
+void ChildProcess::go_on() const { send(SIGCONT); }
+
 fs::path own_program() { return fs::read_symlink("/proc/self/exe"); }
 
 std::string shell_word(const std::string& text) {

@@ -59,8 +59,13 @@ class ChildProcess {
   std::optional<ProcessEnd> poll();
   /// Asks it to stop, once: it would take a second time for impatience.
   void terminate();
+  /// Stops it, with the processes that it has started, until go_on().
+  void pause() const;
+  void go_on() const;
 
  private:
+  void send(int signal) const;
+
   pid_t pid_;
   bool is_asked_ = false;
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/input_file.h"
 #include "train/compare/comparison_file.h"
 #include "train/config/document.h"
 #include "train/io/file.h"
@@ -53,16 +54,17 @@ ComparedRun read_run(const fs::path& folder) {
   if (run.name.empty()) {  // "runs/a/"
     run.name = fs::absolute(folder).lexically_normal().parent_path().filename().string();
   }
-  run.config_text = read_whole_file(folder / "config.yaml");
-  const std::string name = (folder / "config.yaml").string();
-  flatten(ConfigDocument::from_text(run.config_text, name).root(), "", run.config);
-  run.summary = read_summary(folder / "summary.json");
+  const RunFolder files(folder);
+  run.config_text = content_of(files.config());
+  flatten(ConfigDocument::from_text(run.config_text, files.config().string()).root(), "",
+          run.config);
+  run.summary = read_summary(files.summary());
   return run;
 }
 
 bool is_run(const fs::path& folder) {
   std::error_code ignored;
-  return fs::is_regular_file(folder / "config.yaml", ignored) && holds_run(folder);
+  return fs::is_regular_file(RunFolder(folder).config(), ignored) && holds_run(folder);
 }
 
 std::vector<fs::path> run_folders(const fs::path& folder) {

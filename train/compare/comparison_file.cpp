@@ -29,8 +29,6 @@ struct Axis {
   std::string name_of_key;  // in the names of jobs; empty where the value says enough
 };
 
-constexpr std::array<std::string_view, 3> own_keys = {"variations", "grid", "base"};
-
 bool is_of_a_name(unsigned char c) {
   return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
 }
@@ -81,13 +79,13 @@ void require_folder_name(const ConfigNode& node, const std::string& path) {
 
 bool is_own_key(std::string_view path) {
   const std::string_view first = path.substr(0, path.find('.'));
-  return std::find(own_keys.begin(), own_keys.end(), first) != own_keys.end();
+  return std::find(comparison_keys.begin(), comparison_keys.end(), first) != comparison_keys.end();
 }
 
 // The configuration that the jobs start from. An override replaces what stands in either file.
 ConfigDocument base_of(const ConfigDocument& comparison) {
   ConfigDocument own = comparison;
-  for (const std::string_view key : own_keys) own.remove(key);
+  for (const std::string_view key : comparison_keys) own.remove(key);
   const ConfigEntry* base = comparison.root().find("base");
   if (base == nullptr) return own;
   if (base->value.kind != Kind::scalar) {
@@ -146,12 +144,12 @@ std::vector<ComparisonJob> read_variations(const ConfigDocument& comparison) {
   return jobs;
 }
 
-std::string text_of(const ConfigNode& value) {
+std::string name_part_of(const ConfigNode& value) {
   if (value.kind == Kind::null) return "null";
   if (value.kind == Kind::scalar) return value.text;
   std::string text;
   for (const ConfigEntry& element : value.entries) {
-    text += (text.empty() ? "" : "_") + text_of(element.value);
+    text += (text.empty() ? "" : "_") + name_part_of(element.value);
   }
   return text;
 }
@@ -172,7 +170,7 @@ void require_distinct_values(const ConfigEntry& entry, const std::string& path) 
   for (const ConfigEntry& value : entry.value.entries) {
     const auto [place, is_new] = seen.emplace(canonical(value.value), &value);
     if (is_new) continue;
-    const std::string text = text_of(value.value), first = text_of(place->second->value);
+    const std::string text = name_part_of(value.value), first = name_part_of(place->second->value);
     throw printable_error("{}: grid.{}: {} is given twice, first at {}{}", value.where, path, text,
                           place->second->where, first == text ? "" : " as " + first);
   }
@@ -243,7 +241,7 @@ std::vector<Axis> read_grid(const ConfigDocument& comparison) {
 
 // The name of a job with one more value.
 std::string extended_name(const std::string& name, const Axis& axis, const ConfigNode& value) {
-  std::string text = text_of(value);
+  std::string text = name_part_of(value);
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return !is_of_a_name(c) && c != '+'; }, '_');
   const std::string part = axis.name_of_key.empty() ? text : axis.name_of_key + "=" + text;
@@ -361,13 +359,6 @@ void ComparisonKeys::describe(Schema& schema) {
       "grid",
       "of a comparison: keys, nested or as dotted paths, each with a list of values; every "
       "combination of them is trained, of every variation");
-}
-
-const ConfigEntry* find_comparison_key(const ConfigDocument& document) {
-  for (const std::string_view key : own_keys) {
-    if (const ConfigEntry* entry = document.root().find(key)) return entry;
-  }
-  return nullptr;
 }
 
 std::vector<ComparisonJob> expand_comparison(const ConfigDocument& comparison) {

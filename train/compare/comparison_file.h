@@ -48,10 +48,6 @@ struct ComparisonKeys {
   void describe(Schema& schema);
 };
 
-/// What makes a document a comparison: its `variations`, `grid` or `base`, the first that is there;
-/// null where it is the configuration of one run.
-const ConfigEntry* find_comparison_key(const ConfigDocument& document);
-
 /// Throws ConfigError, with the place, where `variations` or `grid` are not as above, where a value
 /// of the grid is given twice (1e-3 and 0.001 are one), where a run would be called like a file of
 /// ours or like another run (but for capitals, too), and where an override changes no run because

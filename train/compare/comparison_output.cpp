@@ -16,7 +16,7 @@
 
 namespace mobius {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 namespace {
 
@@ -216,41 +216,41 @@ Row csv_row(const Comparison& comparison, const ComparedSetting& setting, const 
 
 // JSON --------------------------------------------------------------------------------------------
 
-Json json_number(std::optional<double> value) {
-  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+OrderedJson json_number(std::optional<double> value) {
+  return value && std::isfinite(*value) ? OrderedJson(*value) : OrderedJson(nullptr);
 }
 
-void put(Json& object, const char* key, std::optional<double> value) {
+void put(OrderedJson& object, const char* key, std::optional<double> value) {
   if (value) object[key] = json_number(value);
 }
 
-void put(Json& object, const char* key, const Statistic& statistic) {
+void put(OrderedJson& object, const char* key, const Statistic& statistic) {
   if (statistic.count == 0) return;
   object[key] = {{"mean", json_number(statistic.mean)}, {"count", statistic.count}};
   put(object[key], "deviation", statistic.deviation);
 }
 
-Json differences_of(const Comparison& comparison, const ComparedRun& run) {
-  Json object = Json::object();
+OrderedJson differences_of(const Comparison& comparison, const ComparedRun& run) {
+  OrderedJson object = OrderedJson::object();
   for (const std::string& key : comparison.differing_keys()) {
     if (run.config.contains(key)) object[key] = run.value_of_key(key);
   }
   return object;
 }
 
-Json score_json(const Score& score) {
-  Json object = {{"loss", json_number(score.loss())}};
+OrderedJson score_json(const Score& score) {
+  OrderedJson object = {{"loss", json_number(score.loss())}};
   if (score.n_scored > 0 && score.is_finite()) object["accuracy"] = score.accuracy();
   return object;
 }
 
-Json run_json(const Comparison& comparison, const ComparedRun& run) {
-  Json object = {{"name", run.name},
-                 {"variant", run.variant},
-                 {"folder", run.folder.string()},
-                 {"status", status_of(run)},
-                 {"seed", run.value_of_key(seed_key)},
-                 {"differences", differences_of(comparison, run)}};
+OrderedJson run_json(const Comparison& comparison, const ComparedRun& run) {
+  OrderedJson object = {{"name", run.name},
+                        {"variant", run.variant},
+                        {"folder", run.folder.string()},
+                        {"status", status_of(run)},
+                        {"seed", run.value_of_key(seed_key)},
+                        {"differences", differences_of(comparison, run)}};
   if (!run.summary) return object;
   const RunSummary& summary = *run.summary;
   object["steps"] = summary.step;
@@ -265,8 +265,8 @@ Json run_json(const Comparison& comparison, const ComparedRun& run) {
   return object;
 }
 
-Json setting_json(const ComparedSetting& setting) {
-  Json object = {{"learning_rate", setting.learning_rate}, {"runs", Json::array()}};
+OrderedJson setting_json(const ComparedSetting& setting) {
+  OrderedJson object = {{"learning_rate", setting.learning_rate}, {"runs", OrderedJson::array()}};
   for (const ComparedRun* run : setting.runs) object["runs"].push_back(run->name);
   object["complete_runs"] = setting.complete_runs();
   object["diverged_runs"] = setting.diverged_runs();
@@ -276,11 +276,11 @@ Json setting_json(const ComparedSetting& setting) {
   return object;
 }
 
-Json variant_json(const Comparison& comparison, const ComparedVariant& variant) {
-  Json object = {{"name", variant.name},
-                 {"differences", differences_of(comparison, *variant.shown().runs.front())},
-                 {"best", setting_json(variant.shown())},
-                 {"learning_rates", Json::array()}};
+OrderedJson variant_json(const Comparison& comparison, const ComparedVariant& variant) {
+  OrderedJson object = {{"name", variant.name},
+                        {"differences", differences_of(comparison, *variant.shown().runs.front())},
+                        {"best", setting_json(variant.shown())},
+                        {"learning_rates", OrderedJson::array()}};
   for (const ComparedSetting& setting : variant.settings) {
     object["learning_rates"].push_back(setting_json(setting));
   }
@@ -334,16 +334,16 @@ std::string to_csv(const Comparison& comparison) {
 }
 
 std::string to_json(const Comparison& comparison) {
-  Json object = {{"metric", comparison.metric() == Metric::accuracy ? "accuracy" : "loss"},
-                 {"variants", Json::array()},
-                 {"runs", Json::array()}};
+  OrderedJson object = {{"metric", comparison.metric() == Metric::accuracy ? "accuracy" : "loss"},
+                        {"variants", OrderedJson::array()},
+                        {"runs", OrderedJson::array()}};
   for (const ComparedVariant& variant : comparison.variants()) {
     object["variants"].push_back(variant_json(comparison, variant));
   }
   for (const ComparedRun& run : comparison.runs()) {
     object["runs"].push_back(run_json(comparison, run));
   }
-  return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return object.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace mobius

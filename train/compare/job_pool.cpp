@@ -10,11 +10,10 @@
 #include <utility>
 
 #include "core/parallel.h"
-#include "train/commands/commands.h"
+#include "data/input_file.h"
 #include "train/io/file.h"
 #include "train/io/printable.h"
-#include "train/io/terminal.h"
-#include "train/recording/metrics_reader.h"
+#include "train/recording/metrics.h"
 #include "train/run/progress.h"
 #include "train/run/run_folder.h"
 
@@ -28,13 +27,13 @@ namespace {
 constexpr auto poll_interval = std::chrono::milliseconds(50);
 constexpr auto redraw_interval = std::chrono::milliseconds(500);
 
-fs::path config_of(const Job& job) { return job.folder / "config.yaml"; }
+fs::path config_of(const Job& job) { return RunFolder(job.folder).config(); }
 
 // The last error that a process wrote into the log, which had `begin` bytes when it started: what
 // stands before is of earlier ones.
 std::string last_error_in(const fs::path& log, std::uintmax_t begin) {
   constexpr std::string_view mark = "mobius: error: ";
-  const std::string whole = fs::exists(log) ? read_whole_file(log) : "";
+  const std::string whole = fs::exists(log) ? content_of(log) : "";
   std::istringstream text(whole.substr(std::min<std::size_t>(begin, whole.size())));
   std::string error;
   for (std::string line; std::getline(text, line);) {
@@ -87,7 +86,7 @@ std::string position_of(const Job& job, JobState state) {
   constexpr std::uintmax_t tail = 16384;  // several lines, also with diagnostics
   std::optional<MetricsPoint> last_point;
   try {
-    const std::vector<MetricsPoint> points = read_metrics(job.folder / "metrics.jsonl", tail);
+    const std::vector<MetricsPoint> points = read_metrics(RunFolder(job.folder).metrics(), tail);
     if (!points.empty()) last_point = points.back();
   } catch (const Error&) {  // a display is nothing to end runs for
   }
@@ -124,7 +123,7 @@ std::vector<std::size_t> shown(const std::vector<JobStatus>& statuses, std::size
 
 class JobPool {
  public:
-  JobPool(const std::vector<Job>& jobs, int at_once, const StopSignal& stop, JobDisplay& display)
+  JobPool(const std::vector<Job>& jobs, int at_once, StopSignal& stop, JobDisplay& display)
       : jobs_(jobs), stop_(stop), display_(display), statuses_(jobs.size()) {
     at_once_ = std::min(jobs.size(), static_cast<std::size_t>(at_once));
     threads_ = std::max(1, num_threads() / std::max(1, static_cast<int>(at_once_)));
@@ -135,6 +134,7 @@ class JobPool {
     while (true) {
       collect();
       if (stop_.is_requested()) stop();
+      if (stop_.is_pause_requested()) pause();
       start_waiting();
       if (running_.empty() && waiting_.empty()) break;
       display_.draw(statuses_, false);
@@ -209,8 +209,15 @@ class JobPool {
     for (Running& running : running_) running.process.terminate();
   }
 
+  // Ctrl-Z in a terminal reaches this process alone, for each run has a process group of its own.
+  void pause() {
+    for (const Running& running : running_) running.process.pause();
+    stop_.pause();
+    for (const Running& running : running_) running.process.go_on();
+  }
+
   const std::vector<Job>& jobs_;
-  const StopSignal& stop_;
+  StopSignal& stop_;
   JobDisplay& display_;
   std::size_t at_once_;
   int threads_;
@@ -265,8 +272,9 @@ void JobDisplay::draw(const std::vector<JobStatus>& statuses, bool is_last) {
   out_.write(text);
 }
 
-std::vector<JobStatus> run_jobs(const std::vector<Job>& jobs, int at_once, const StopSignal& stop,
+std::vector<JobStatus> run_jobs(const std::vector<Job>& jobs, int at_once, StopSignal& stop,
                                 JobDisplay& display) {
+  stop.listen_to_pauses();
   return JobPool(jobs, at_once, stop, display).run();
 }
 

@@ -60,8 +60,9 @@ class JobDisplay {
 
 /// Runs the jobs in their order, `at_once` of them at a time, with this program's threads shared
 /// out among them (`train.threads` of a configuration wins). One that fails does not stop the
-/// others. A stop signal makes all save and end; those that had not started stay waiting.
-std::vector<JobStatus> run_jobs(const std::vector<Job>& jobs, int at_once, const StopSignal& stop,
+/// others. A stop signal makes all save and end; those that had not started stay waiting. SIGTSTP
+/// (Ctrl-Z) stops them with this process, until it is continued.
+std::vector<JobStatus> run_jobs(const std::vector<Job>& jobs, int at_once, StopSignal& stop,
                                 JobDisplay& display);
 
 }  // namespace mobius

@@ -6,10 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "data/input_file.h"
 #include "train/compare/comparison_output.h"
 #include "train/compare/embedded.h"
-#include "train/io/file.h"
-#include "train/recording/metrics_reader.h"
+#include "train/recording/metrics.h"
+#include "train/run/run_folder.h"
 
 namespace mobius {
 
@@ -33,7 +34,7 @@ Json thinned(const std::vector<Json>& points) {
 
 Json curves_of(const ComparedRun& run) {
   std::vector<Json> train, test;
-  for (const MetricsPoint& point : read_metrics(run.folder / "metrics.jsonl")) {
+  for (const MetricsPoint& point : read_metrics(RunFolder(run.folder).metrics())) {
     Json object = {
         {"step", point.step}, {"loss", number(point.loss)}, {"accuracy", number(point.accuracy)}};
     for (const auto& [name, value] : point.attention) object["attention"][name] = value;
@@ -75,9 +76,9 @@ bool are_maps(const Json& maps) {
 // What attention_maps.json of a run holds; null where there is no such file, or it holds something
 // else.
 Json maps_of(const ComparedRun& run) {
-  const fs::path path = run.folder / "attention_maps.json";
+  const fs::path path = RunFolder(run.folder).attention_maps();
   if (!fs::exists(path)) return nullptr;
-  const Json maps = Json::parse(read_whole_file(path), nullptr, /*allow_exceptions=*/false);
+  const Json maps = Json::parse(content_of(path), nullptr, /*allow_exceptions=*/false);
   if (!are_maps(maps)) return nullptr;
   return {{"positions", maps["positions"]}, {"tokens", maps["tokens"]}, {"layers", maps["layers"]}};
 }

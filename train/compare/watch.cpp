@@ -114,7 +114,7 @@ std::string legend(const std::vector<fs::path>& runs,
       if (curves[i].points.empty()) continue;
       text += fmt::format("  {} {:.4g}", kind, curves[i].points.back().second);
     }
-    const std::optional<RunSummary> summary = read_summary(runs[i] / "summary.json");
+    const std::optional<RunSummary> summary = read_summary(RunFolder(runs[i]).summary());
     if (summary && summary->status == RunStatus::diverged) text += "  diverged";
     text += "\n";
   }
@@ -153,7 +153,7 @@ std::vector<fs::path> watched_runs(const fs::path& folder) {
 
 std::string watch_screen(const std::vector<fs::path>& runs, int width, int height) {
   std::vector<std::vector<MetricsPoint>> metrics;
-  for (const fs::path& run : runs) metrics.push_back(read_metrics(run / "metrics.jsonl"));
+  for (const fs::path& run : runs) metrics.push_back(read_metrics(RunFolder(run).metrics()));
   const int room = height - static_cast<int>(runs.size()) - 1;
   const std::vector<Curve> loss = curves_of(runs, metrics, "test", &MetricsPoint::loss);
   const std::vector<Curve> accuracy = curves_of(runs, metrics, "test", &MetricsPoint::accuracy);
@@ -170,8 +170,8 @@ std::string watch_screen(const std::vector<fs::path>& runs, int width, int heigh
 bool has_ended(const std::vector<fs::path>& runs) {
   return !runs.empty() && std::all_of(runs.begin(), runs.end(), [](const fs::path& run) {
     std::error_code no_summary, no_metrics;
-    const auto ended = fs::last_write_time(run / "summary.json", no_summary);
-    const auto written = fs::last_write_time(run / "metrics.jsonl", no_metrics);
+    const auto ended = fs::last_write_time(RunFolder(run).summary(), no_summary);
+    const auto written = fs::last_write_time(RunFolder(run).metrics(), no_metrics);
     return !no_summary && (no_metrics || ended >= written);
   });
 }

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/recording/metrics_reader.h"
+#include "train/recording/metrics.h"
 
 namespace mobius {
 

@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <map>
 #include <string_view>
 #include <utility>
 
+#include "core/backend.h"
 #include "core/error.h"
 #include "core/path.h"
 #include "core/thread_limit.h"
 #include "nn/language_model.h"
-#include "train/compare/comparison_file.h"
 #include "train/config/reader.h"
 #include "train/config/writer.h"
 #include "train/io/printable.h"
-#include "train/run/run_folder.h"
 
 namespace mobius {
 
@@ -25,13 +25,15 @@ OptionField& describe_metric(Schema& schema, Metric& metric, std::string help) {
                        std::move(help));
 }
 
-// Every value below a schema, by dotted path, as it stands in YAML.
-void flatten(const Schema& schema, const std::string& path,
-             std::map<std::string, std::string>& values) {
+// Keys, by dotted path, with their values as they stand in YAML.
+using KeyValues = std::vector<std::pair<std::string, std::string>>;
+
+// Appends every value below a schema, in the schema's order.
+void flatten(const Schema& schema, const std::string& path, KeyValues& values) {
   for (const OptionEntry* entry : schema.entries()) {
     const std::string key = join_path(path, key_of(*entry));
     if (const auto* field = std::get_if<OptionField>(entry)) {
-      values[key] = to_yaml(field->value());
+      values.emplace_back(key, to_yaml(field->value()));
     } else if (const auto* section = std::get_if<OptionSection>(entry)) {
       flatten(section->schema(), key, values);
     } else if (const auto* list = std::get_if<OptionList>(entry)) {
@@ -39,13 +41,13 @@ void flatten(const Schema& schema, const std::string& path,
         flatten(*list->element(i), join_path(key, std::to_string(i)), values);
       }
     } else if (const auto* variant = std::get_if<OptionVariant>(entry)) {
-      values[key] = variant->current();
+      values.emplace_back(key, variant->current());
     }
   }
 }
 
-std::map<std::string, std::string> flatten(Config& config) {
-  std::map<std::string, std::string> values;
+KeyValues flatten(Config& config) {
+  KeyValues values;
   flatten(*describe(config), "", values);
   return values;
 }
@@ -55,6 +57,14 @@ void require_all_up_to(std::int64_t count, const std::vector<std::int64_t>& numb
   for (const std::int64_t number : numbers) {
     if (number > count) throw ConfigError("expected at most {} = {}, got {}", name, count, number);
   }
+}
+
+void require_device(const std::string& name) {
+  if (name == "auto" || name == "cpu") return;
+  if (name == "test" && test_backend(0)) return;  // of a test program
+  if (name.starts_with("cuda"))
+    throw ConfigError("this build has no CUDA backend; device takes auto or cpu");
+  throw printable_error("expected auto or cpu, got '{}'", name);
 }
 
 // What only shows when sections meet.
@@ -79,12 +89,6 @@ void describe_checks(Schema& schema, const Config& config) {
   schema.check("eval.map_heads", [&config] {
     require_all_up_to(config.model.n_heads, config.eval.map_heads, "model.n_heads");
   });
-}
-
-// As overrides: output.dir is this folder.
-ConfigNode output_dir(const std::filesystem::path& folder) {
-  ConfigNode text{.kind = ConfigNode::Kind::scalar, .text = folder.string(), .is_quoted = true};
-  return {.kind = ConfigNode::Kind::map, .entries = {{"output.dir", "", std::move(text)}}};
 }
 
 }  // namespace
@@ -123,6 +127,8 @@ void TrainOptions::describe(Schema& schema) {
   schema.field("clip_grad_norm", clip_grad_norm, "largest global gradient norm; null: no clipping")
       .positive();
   schema.section("early_stop", early_stop, "when to end before max_steps");
+  schema.field("device", device, "what computes: cpu, or auto: the best that this build has");
+  schema.check("device", [this] { require_device(device); });
   // Not the cores of this machine, for a configuration is to be valid everywhere.
   schema.field("threads", threads, "0: OMP_NUM_THREADS where it is set, else every core")
       .non_negative()
@@ -214,15 +220,6 @@ std::unique_ptr<Config> make_config(const ConfigDocument& document, const Regist
   return config;
 }
 
-std::unique_ptr<Config> load_config(const std::filesystem::path& path,
-                                    const std::vector<std::string>& overrides,
-                                    const Registries& known) {
-  ConfigDocument document = ConfigDocument::from_file(path);
-  if (const auto folder = folder_of_own_config(path)) document.merge(output_dir(*folder));
-  for (const std::string& assignment : overrides) document.override_with(assignment);
-  return make_config(document, known);
-}
-
 std::unique_ptr<Config> parse_config(const std::string& text, const std::string& name,
                                      const Registries& known,
                                      const std::vector<std::string>& overrides) {
@@ -231,18 +228,27 @@ std::unique_ptr<Config> parse_config(const std::string& text, const std::string&
   return make_config(document, known);
 }
 
+const ConfigEntry* find_comparison_key(const ConfigDocument& document) {
+  for (const std::string_view key : comparison_keys) {
+    if (const ConfigEntry* entry = document.root().find(key)) return entry;
+  }
+  return nullptr;
+}
+
 std::string resolved_yaml(Config& config) { return to_yaml(*describe(config)); }
 
 std::vector<ConfigChange> changes(Config& before, Config& after) {
-  const std::map<std::string, std::string> old_values = flatten(before);
-  std::map<std::string, std::string> new_values = flatten(after);
+  const KeyValues new_values = flatten(after);
+  std::map<std::string, std::string> left(new_values.begin(), new_values.end());
   std::vector<ConfigChange> found;
-  for (const auto& [key, value] : old_values) {
-    const auto entry = new_values.extract(key);
+  for (const auto& [key, value] : flatten(before)) {
+    const auto entry = left.extract(key);
     const std::string new_value = entry.empty() ? "" : entry.mapped();
     if (value != new_value) found.push_back({key, value, new_value});
   }
-  for (const auto& [key, value] : new_values) found.push_back({key, "", value});
+  for (const auto& [key, value] : new_values) {
+    if (left.contains(key)) found.push_back({key, "", value});
+  }
   return found;
 }
 

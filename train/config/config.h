@@ -2,11 +2,12 @@
 // starts.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/options/registry.h"
@@ -115,13 +116,7 @@ struct Config {
 /// Reads and checks a configuration; errors as read_config() describes them. Where the document
 /// names no output folder, it is runs/NAME, NAME being the document's without extension.
 std::unique_ptr<Config> make_config(const ConfigDocument& document, const Registries& known);
-/// The same from a file, with "key.path=value" overrides. Where the file is a run's own
-/// config.yaml, the output folder is the one that it lies in, whatever the file says: runs can be
-/// moved.
-std::unique_ptr<Config> load_config(const std::filesystem::path& path,
-                                    const std::vector<std::string>& overrides,
-                                    const Registries& known);
-/// The same from the text that a checkpoint or a run's folder holds; `name` stands for it in
+/// Reads one from the text that a checkpoint or a run's folder holds; `name` stands for it in
 /// messages.
 std::unique_ptr<Config> parse_config(const std::string& text, const std::string& name,
                                      const Registries& known,
@@ -130,12 +125,19 @@ std::unique_ptr<Config> parse_config(const std::string& text, const std::string&
 /// All values as YAML, defaults included; reads back to the same configuration.
 std::string resolved_yaml(Config& config);
 
+/// What makes a document a comparison of several runs (train/compare/comparison_file.h): one of
+/// these keys. Returns the first that is there; null where it is the configuration of one run.
+inline constexpr std::array<std::string_view, 3> comparison_keys = {"variations", "grid", "base"};
+const ConfigEntry* find_comparison_key(const ConfigDocument& document);
+
 /// A key whose value differs between two configurations; the value is empty where one lacks it.
 struct ConfigChange {
   std::string key;
   std::string before;
   std::string after;
 };
+/// In the order of `mobius config help`, so that another kind of task comes before its keys; keys
+/// that `after` alone has come last.
 std::vector<ConfigChange> changes(Config& before, Config& after);
 
 /// Whether the key, such as "task.text", says only where data of the task lie.

@@ -24,7 +24,7 @@ namespace mobius {
 namespace {
 
 using Kind = ConfigNode::Kind;
-using Place = std::function<std::string(const YAML::Mark&)>;
+using MarkToText = std::function<std::string(const YAML::Mark&)>;
 
 // Every node carries its place, of which there may be a hundred thousand.
 constexpr std::size_t longest_place = 240;
@@ -36,7 +36,7 @@ constexpr std::size_t longest_place = 240;
 // before the parser says what is wrong with it.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(Place place) : place_(std::move(place)) {}
+  explicit TreeBuilder(MarkToText place) : place_(std::move(place)) {}
 
   const std::string& problem() const { return problem_; }  // the first; empty if there is none
   const YAML::Mark& last_mark() const { return last_; }
@@ -127,7 +127,7 @@ class TreeBuilder : public YAML::EventHandler {
     }
   }
 
-  Place place_;
+  MarkToText place_;
   std::vector<Open> open_;
   std::optional<ConfigNode> root_;
   std::string problem_;
@@ -135,7 +135,7 @@ class TreeBuilder : public YAML::EventHandler {
 };
 
 // The tree of the only document in the text; nothing where there is none.
-std::optional<ConfigNode> parse_yaml(std::string_view text, const Place& place) {
+std::optional<ConfigNode> parse_yaml(std::string_view text, const MarkToText& place) {
   TreeBuilder builder(place);
   try {
     // yaml-cpp takes the end of the text for the closing quote of a scalar where a line end comes
@@ -285,7 +285,7 @@ ConfigDocument ConfigDocument::from_file(const std::filesystem::path& path) {
 ConfigDocument ConfigDocument::from_text(std::string_view text, std::string name,
                                          std::filesystem::path folder) {
   refuse_tab_indentation(text, name);
-  const Place place = [file = shortened(name, longest_place)](const YAML::Mark& mark) {
+  const MarkToText place = [file = shortened(name, longest_place)](const YAML::Mark& mark) {
     return fmt::format("{}:{}:{}", file, mark.line + 1, mark.column + 1);
   };
   std::optional<ConfigNode> root = parse_yaml(text, place);
@@ -309,7 +309,7 @@ void ConfigDocument::override_with(std::string_view assignment) {
   const std::size_t equals = assignment.find('=');
   if (equals == std::string_view::npos) throw printable_error("{}: expected key.path=value", where);
   const std::string_view path = assignment.substr(0, equals);
-  const Place place = [&where](const YAML::Mark&) { return where; };
+  const MarkToText place = [&where](const YAML::Mark&) { return where; };
   std::optional<ConfigNode> value = parse_yaml(assignment.substr(equals + 1), place);
   if (!value) value = ConfigNode{.kind = Kind::null, .where = where};
   refuse_duplicates(*value, std::string(path));

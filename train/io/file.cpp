@@ -83,11 +83,36 @@ bool is_device_or_pipe(const fs::path& path) {
   return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
 }
 
-fs::path temporary_beside(const fs::path& path) {
+// What the names of temporary files of the path begin with.
+std::string temporary_prefix(const fs::path& path) {
   constexpr std::size_t longest = 200;  // leaves room for the rest within the 255 of file systems
-  const std::string name = path.filename().string().substr(0, longest);
-  return folder_of(path) / fmt::format("{}{}{:08x}{}", name, temporary_mark,
+  return path.filename().string().substr(0, longest) + std::string(temporary_mark);
+}
+
+fs::path temporary_beside(const fs::path& path) {
+  return folder_of(path) / fmt::format("{}{:08x}{}", temporary_prefix(path),
                                        std::random_device()() & 0xFFFFFFFFu, temporary_suffix);
+}
+
+bool is_locked_by_another(int descriptor) {
+  return ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+// Whether the process that has opened a new file may keep it: remove_abandoned() may have taken it
+// for one that a killed process has left.
+bool holds(int descriptor) {
+  if (is_locked_by_another(descriptor)) return false;
+  struct stat status {};
+  return ::fstat(descriptor, &status) != 0 || status.st_nlink > 0;
+}
+
+// Removes a temporary file that no process holds.
+void remove_unless_held(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (descriptor < 0) return;
+  std::error_code ignored;
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) fs::remove(path, ignored);
+  ::close(descriptor);
 }
 
 }  // namespace
@@ -109,6 +134,7 @@ void PendingFile::open_new() {
     descriptor_ =
         ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (descriptor_ < 0 && errno != EEXIST) break;
+    if (descriptor_ >= 0 && !holds(descriptor_)) ::close(std::exchange(descriptor_, -1));
   }
   if (descriptor_ < 0) fail(path_, "write", errno);
   is_made_ = true;
@@ -156,8 +182,6 @@ AppendedFile::AppendedFile(fs::path path)
 AppendedFile::~AppendedFile() { ::close(descriptor_); }
 
 void AppendedFile::write(std::string_view text) { write_all(descriptor_, text, path_); }
-
-std::string read_whole_file(const fs::path& path) { return content_of(path); }
 
 void make_folder(const fs::path& folder) {
   std::error_code error;
@@ -212,10 +236,23 @@ void remove_unfinished(const fs::path& folder) {
   }
 }
 
+void remove_abandoned(const fs::path& path) {
+  const fs::path target = without_links(path);
+  const std::string prefix = temporary_prefix(target);
+  std::error_code error;  // a folder that cannot be read may still be written to
+  for (fs::directory_iterator entry(folder_of(target), error), end; entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with(prefix) && is_temporary(name) &&
+        entry->symlink_status(error).type() == fs::file_type::regular)
+      remove_unless_held(entry->path());
+  }
+}
+
 FolderLock::FolderLock(const fs::path& folder)
     : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (descriptor_ < 0) fail(folder, "open", errno);
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  if (is_locked_by_another(descriptor_)) {
     ::close(descriptor_);
     throw Error("{}: another process is using this folder", folder.string());
   }

@@ -67,8 +67,6 @@ class AppendedFile {
 
 /// Replaces the file at `path`, or makes it, as PendingFile does. Throws Error.
 void write_whole_file(const std::filesystem::path& path, std::string_view text);
-/// Throws Error where the file cannot be read or is no regular one.
-std::string read_whole_file(const std::filesystem::path& path);
 
 /// Makes a folder and those above it, where they are absent. Throws Error.
 void make_folder(const std::filesystem::path& folder);
@@ -87,6 +85,10 @@ bool is_temporary(const std::filesystem::path& path);
 /// Removes what killed processes have left unfinished in a folder: files with names as above, and
 /// nothing else. For a folder that no other process is writing to.
 void remove_unfinished(const std::filesystem::path& folder);
+/// Removes what killed processes have left unfinished of the file `path` alone, in a folder that
+/// others may be writing to. What a process still writes stays; file systems without locks keep
+/// everything.
+void remove_abandoned(const std::filesystem::path& path);
 
 /// Keeps other processes from using a folder until it is destroyed or the process ends, in any way.
 /// File systems without locks are taken as they are.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -30,7 +31,14 @@ Output::Output(std::FILE* out, StopSignal* stop) : out_(out), stop_(stop) {}
 
 bool Output::is_terminal() const { return out_ != nullptr && ::isatty(::fileno(out_)) != 0; }
 
-TerminalSize Output::size() const { return out_ == nullptr ? TerminalSize() : terminal_size(out_); }
+TerminalSize Output::size() const {
+  TerminalSize size;
+  winsize said{};
+  if (out_ == nullptr || ::ioctl(::fileno(out_), TIOCGWINSZ, &said) != 0) return size;
+  if (said.ws_col > 0) size.columns = said.ws_col;
+  if (said.ws_row > 0) size.rows = said.ws_row;
+  return size;
+}
 
 void Output::write(std::string_view text) {
   if (out_ == nullptr || !wait_until_writable()) return;

@@ -6,9 +6,17 @@
 
 #include "core/error.h"
 #include "train/io/stop_signal.h"
-#include "train/io/terminal.h"
 
 namespace mobius {
+
+/// How the program ends. Documented in `mobius --help` and docs/commands.md.
+enum class ExitCode {
+  done = 0,
+  failed = 1,       ///< a file, the disk, memory, ...
+  bad_input = 2,    ///< the configuration or the command line
+  diverged = 3,     ///< a loss, a gradient or an update was not finite
+  interrupted = 4,  ///< stopped by a signal or a closed output, with everything saved
+};
 
 /// Standard output, or a part of it, could not be written.
 class OutputError : public Error {
@@ -22,6 +30,11 @@ class OutputError : public Error {
   bool is_closed_;
 };
 
+struct TerminalSize {
+  int columns = 80;
+  int rows = 24;
+};
+
 /// Text that is seen at once. Nothing here throws but require_written(): a run must not end because
 /// of what it says.
 class Output {
@@ -33,6 +46,7 @@ class Output {
 
   void write(std::string_view text);
   bool is_terminal() const;
+  /// Of the terminal; 80 x 24 where it is none, or does not say.
   TerminalSize size() const;
   /// Whether nothing has been lost so far but what was dropped.
   bool is_written() const { return !has_failed_; }

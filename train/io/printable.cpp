@@ -2,48 +2,24 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <limits>
+
+#include "data/utf8.h"
 
 namespace mobius {
 namespace {
 
-// The first character of a text: its code point, or, where the text begins with no character of
-// UTF-8, one byte.
-struct Character {
-  std::size_t size = 1;
-  std::uint32_t code = 0;
-  bool is_valid = false;
-};
-
-Character first_character(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text.front());
-  if (lead < 0x80) return {1, lead, true};
-  const std::size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
-  if (size == 1 || lead >= 0xf8 || size > text.size()) return {};
-  std::uint32_t code = lead & (0x7fu >> size);
-  for (const char c : text.substr(1, size - 1)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte & 0xc0u) != 0x80u) return {};
-    code = code << 6 | (byte & 0x3fu);
-  }
-  constexpr std::uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool is_surrogate = code >= 0xd800 && code <= 0xdfff;
-  if (code < smallest[size] || code > 0x10ffff || is_surrogate) return {};
-  return {size, code, true};
-}
-
-bool is_control(std::uint32_t code) { return code < 0x20 || (code >= 0x7f && code < 0xa0); }
+bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7f && code < 0xa0); }
 
 // The line ends of Unicode, and what turns the order of writing round: text behind it would be read
 // as other text.
-bool is_layout(std::uint32_t code) {
+bool is_layout(char32_t code) {
   return (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) ||
          code == 0x200e || code == 0x200f || code == 0x061c;
 }
 
-bool is_shown(const Character& character) {
-  return character.is_valid && !is_control(character.code) && !is_layout(character.code);
+bool is_shown(const Utf8Character& character) {
+  return character.size > 0 && !is_control(character.code) && !is_layout(character.code);
 }
 
 constexpr std::size_t longest_word = 256, longest_line = 2000;
@@ -70,10 +46,10 @@ std::string escape(std::string_view bytes) {
 std::string printable(std::string_view text) {
   std::string shown;
   while (!text.empty()) {
-    const Character character = first_character(text);
-    const std::string_view bytes = text.substr(0, character.size);
+    const Utf8Character character = first_character(text);
+    const std::string_view bytes = text.substr(0, std::max<std::size_t>(character.size, 1));
     shown += is_shown(character) ? std::string(bytes) : escape(bytes);
-    text.remove_prefix(character.size);
+    text.remove_prefix(bytes.size());
   }
   return shown;
 }
@@ -120,8 +96,8 @@ std::size_t find_binary(std::string_view text) {
   };
   std::size_t at = 0;
   while (at < text.size()) {
-    const Character character = first_character(text.substr(at));
-    if (!character.is_valid || (character.size == 1 && !is_text(text[at]))) break;
+    const Utf8Character character = first_character(text.substr(at));
+    if (character.size == 0 || (character.size == 1 && !is_text(text[at]))) break;
     at += character.size;
   }
   return at;

@@ -59,7 +59,9 @@ void end_program(int signal) {
 }  // namespace
 
 StopSignal::StopSignal() : taken_(set_of({SIGINT, SIGTERM, SIGUSR1})) {
-  if (!is_ignored(SIGHUP)) sigaddset(&taken_, SIGHUP);
+  for (const int signal : {SIGHUP, SIGTSTP}) {
+    if (!is_ignored(signal)) sigaddset(&taken_, signal);
+  }
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   for (std::size_t i = 0; i < failed_writes.size(); ++i) {
@@ -86,6 +88,15 @@ void StopSignal::request() { is_requested_ = true; }
 
 bool StopSignal::is_requested() const { return is_requested_; }
 
+void StopSignal::listen_to_pauses() { is_listening_to_pauses_ = true; }
+
+bool StopSignal::is_pause_requested() const { return is_pause_requested_; }
+
+void StopSignal::pause() {
+  is_pause_requested_ = false;
+  give_usual_effect(SIGTSTP);
+}
+
 void StopSignal::take_signals() {
   sigset_t mask;  // all others are met here
   sigorset(&mask, &mask_before_, &taken_);
@@ -96,8 +107,12 @@ void StopSignal::take_signals() {
     const int signal = sigwaitinfo(&taken_, &info);
     if (signal < 0) continue;  // another one has been met
     if (is_over_ && info.si_pid == getpid()) return;
+    if (signal == SIGTSTP && is_listening_to_pauses_) {
+      is_pause_requested_ = true;
+      continue;
+    }
     const auto now = Clock::now();
-    if (!is_listening_) {
+    if (!is_listening_ || signal == SIGTSTP) {
       give_usual_effect(signal);
     } else if (first && now - *first > impatience) {
       end_program(signal);

@@ -37,6 +37,13 @@ class StopSignal {
   void request();
   bool is_requested() const;
 
+  /// From now on SIGTSTP (Ctrl-Z) only asks for a pause, unless it was ignored when the program
+  /// began.
+  void listen_to_pauses();
+  bool is_pause_requested() const;
+  /// Does what was asked for: stops the process, until it is continued.
+  void pause();
+
  private:
   void take_signals();
 
@@ -45,6 +52,8 @@ class StopSignal {
   std::array<struct sigaction, 2> actions_before_{};
   std::atomic<bool> is_listening_ = false;
   std::atomic<bool> is_requested_ = false;
+  std::atomic<bool> is_listening_to_pauses_ = false;
+  std::atomic<bool> is_pause_requested_ = false;
   std::atomic<bool> is_over_ = false;
   std::thread thread_;
 };

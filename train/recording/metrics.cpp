@@ -3,16 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <sstream>
 
-#include "train/recording/json_counts.h"
-#include "train/recording/metrics_reader.h"
+#include "data/input_file.h"
 
 namespace mobius {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 NLOHMANN_JSON_SERIALIZE_ENUM(RunStatus, {{RunStatus::finished, "finished"},
                                          {RunStatus::early_stop, "early_stop"},
@@ -21,47 +23,78 @@ NLOHMANN_JSON_SERIALIZE_ENUM(RunStatus, {{RunStatus::finished, "finished"},
 
 namespace {
 
+// Whether each of the keys that the object has holds a whole number from 0 to 2^53.
+bool holds_counts(const OrderedJson& object, std::initializer_list<const char*> keys) {
+  constexpr auto most = std::uint64_t{1} << 53;
+  return std::all_of(keys.begin(), keys.end(), [&object](const char* key) {
+    const auto found = object.find(key);
+    return found == object.end() ||
+           (found->is_number_unsigned() && found->get<std::uint64_t>() <= most);
+  });
+}
+
+std::optional<double> number_in(const OrderedJson& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+// The lists of numbers in an array with one object for each layer.
+NamedNumbers means_of(const OrderedJson& layers) {
+  DiagnosticsSink sink;
+  for (const OrderedJson& layer : layers) {
+    sink.begin_layer();
+    for (const auto& [name, heads] : layer.items()) {
+      const bool is_list =
+          heads.is_array() && std::all_of(heads.begin(), heads.end(),
+                                          [](const OrderedJson& x) { return x.is_number(); });
+      if (is_list) sink.tell({name, heads.get<std::vector<double>>(), /*summary=*/name});
+    }
+  }
+  return sink.summaries();
+}
+
 template <typename T>
-void put(Json& object, const char* key, const std::optional<T>& value) {
+void put(OrderedJson& object, const char* key, const std::optional<T>& value) {
   if (value) object[key] = *value;
 }
 
 template <typename T>
-void get(const Json& object, const char* key, std::optional<T>& value) {
+void get(const OrderedJson& object, const char* key, std::optional<T>& value) {
   if (object.contains(key) && !object.at(key).is_null()) value = object.at(key).get<T>();
 }
 
-void put(Json& object, const std::optional<LanguageScore>& score) {
+void put(OrderedJson& object, const std::optional<LanguageScore>& score) {
   if (!score) return;
   object["perplexity"] = score->perplexity;
   put(object, "bits_per_byte", score->bits_per_byte);
 }
 
-Json scores_json(const std::vector<std::pair<std::string, Score>>& groups) {
-  Json result = Json::object();
+OrderedJson scores_json(const std::vector<std::pair<std::string, Score>>& groups) {
+  OrderedJson result = OrderedJson::object();
   for (const auto& [name, score] : groups) {
     result[name] = {{"loss", score.loss()}, {"accuracy", score.accuracy()}};
   }
   return result;
 }
 
-void put(Json& object, const NamedNumbers& numbers) {
+void put(OrderedJson& object, const NamedNumbers& numbers) {
   for (const auto& [name, value] : numbers) object.emplace(name, value);
 }
 
 // One object a layer, with a number a head.
-Json diagnostics_json(const std::vector<LayerDiagnostics>& layers) {
-  Json result = Json::array();
+OrderedJson diagnostics_json(const std::vector<LayerDiagnostics>& layers) {
+  OrderedJson result = OrderedJson::array();
   for (const LayerDiagnostics& layer : layers) {
-    Json object = Json::object();
+    OrderedJson object = OrderedJson::object();
     for (const Diagnostic& value : layer.values) object[value.name] = value.heads;
     result.push_back(std::move(object));
   }
   return result;
 }
 
-Json to_json(const MetricsLine& line) {
-  Json object = {
+OrderedJson to_json(const MetricsLine& line) {
+  OrderedJson object = {
       {"step", line.step}, {"split", line.split}, {"loss", line.loss}, {"accuracy", line.accuracy}};
   put(object, line.language);
   put(object, "lr", line.lr);
@@ -86,15 +119,15 @@ std::string kept_lines(const std::string& text, std::int64_t step, std::int64_t 
   return kept;
 }
 
-Json score_json(const Score& score) {
+OrderedJson score_json(const Score& score) {
   return {{"loss", score.loss()},         {"accuracy", score.accuracy()},
           {"loss_sum", score.loss_sum},   {"n_labels", score.n_labels},
           {"n_correct", score.n_correct}, {"n_scored", score.n_scored}};
 }
 
-Score score_from(const Json& object) {
+Score score_from(const OrderedJson& object) {
   Score score;
-  const Json& loss_sum = object.at("loss_sum");  // null: not finite
+  const OrderedJson& loss_sum = object.at("loss_sum");  // null: not finite
   score.loss_sum =
       loss_sum.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss_sum.get<double>();
   object.at("n_labels").get_to(score.n_labels);
@@ -103,7 +136,7 @@ Score score_from(const Json& object) {
   return score;
 }
 
-std::optional<LanguageScore> language_from(const Json& object) {
+std::optional<LanguageScore> language_from(const OrderedJson& object) {
   if (!object.contains("perplexity")) return std::nullopt;
   LanguageScore score;
   // null: not finite.
@@ -147,15 +180,39 @@ std::vector<std::pair<std::string, double>> scalars_of(const MetricsLine& line) 
 }
 
 MetricsLog::MetricsLog(const fs::path& path, std::int64_t step, std::int64_t tested_step) {
-  const std::string before = step > 0 && fs::exists(path) ? read_whole_file(path) : "";
+  const std::string before = step > 0 && fs::exists(path) ? content_of(path) : "";
   write_whole_file(path, kept_lines(before, step, tested_step));
   file_ = std::make_unique<AppendedFile>(path);
+}
+
+std::optional<MetricsPoint> parse_metrics_line(const std::string& line) {
+  const OrderedJson object = OrderedJson::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object() || !holds_counts(object, {"step"}) || !object.contains("step") ||
+      !object.contains("split") || !object["split"].is_string()) {
+    return std::nullopt;
+  }
+  return MetricsPoint{object["step"].get<std::int64_t>(), object["split"].get<std::string>(),
+                      number_in(object, "loss"), number_in(object, "accuracy"),
+                      means_of(object.value("attention", OrderedJson::array()))};
+}
+
+std::vector<MetricsPoint> read_metrics(const fs::path& path, std::uintmax_t bytes) {
+  std::vector<MetricsPoint> points;
+  if (!fs::exists(path)) return points;
+  const InputFile file(path);
+  std::string text(std::min<std::uintmax_t>(file.size(), bytes), '\0');
+  file.read(file.size() - text.size(), std::as_writable_bytes(std::span(text)));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line) && !lines.eof();) {
+    if (auto point = parse_metrics_line(line)) points.push_back(*std::move(point));
+  }
+  return points;
 }
 
 void MetricsLog::write(const MetricsLine& line) { file_->write(to_json(line).dump() + "\n"); }
 
 void write_summary(const fs::path& path, const RunSummary& summary) {
-  Json object = {{"status", summary.status}, {"step", summary.step}};
+  OrderedJson object = {{"status", summary.status}, {"step", summary.step}};
   if (summary.test) object["test"] = score_json(*summary.test);
   if (summary.language) put(object["test"], summary.language);
   if (summary.groups.size() > 1) {
@@ -177,18 +234,18 @@ void write_summary(const fs::path& path, const RunSummary& summary) {
 
 namespace {
 
-bool is_score(const Json& object) {
+bool is_score(const OrderedJson& object) {
   return object.is_object() && holds_counts(object, {"n_labels", "n_correct", "n_scored"});
 }
 
-bool are_scores(const Json& object) {
+bool are_scores(const OrderedJson& object) {
   return object.is_object() && std::all_of(object.begin(), object.end(), is_score);
 }
 
 // Whether the object tells how a run ended, in words that there are, and its counts can be.
-bool is_summary(const Json& object) {
+bool is_summary(const OrderedJson& object) {
   return object.is_object() && object.contains("status") &&
-         Json(object["status"].get<RunStatus>()) == object["status"] &&
+         OrderedJson(object["status"].get<RunStatus>()) == object["status"] &&
          (!object.contains("test") || is_score(object["test"])) &&
          (!object.contains("groups") || are_scores(object["groups"])) &&
          holds_counts(object, {"step", "best_step", "steps_to_99", "parameters", "peak_bytes"}) &&
@@ -200,7 +257,7 @@ bool is_summary(const Json& object) {
 std::optional<RunSummary> read_summary(const fs::path& path) {
   if (!fs::exists(path)) return std::nullopt;
   try {
-    const Json object = Json::parse(read_whole_file(path));
+    const OrderedJson object = OrderedJson::parse(content_of(path));
     if (!is_summary(object)) return std::nullopt;
     RunSummary summary;
     object.at("status").get_to(summary.status);
@@ -228,7 +285,7 @@ std::optional<RunSummary> read_summary(const fs::path& path) {
     object.at("threads").get_to(summary.threads);
     summary.ranks = object.value("ranks", 1);
     return summary;
-  } catch (const Json::exception&) {
+  } catch (const OrderedJson::exception&) {
     return std::nullopt;
   }
 }
@@ -237,12 +294,12 @@ std::string evaluation_json(std::int64_t step, const Score& total,
                             const std::vector<std::pair<std::string, Score>>& groups,
                             const NamedNumbers& summaries,
                             const std::optional<LanguageScore>& language) {
-  Json object = {{"step", step},
-                 {"split", "test"},
-                 {"loss", total.loss()},
-                 {"accuracy", total.accuracy()},
-                 {"n_labels", total.n_labels},
-                 {"n_scored", total.n_scored}};
+  OrderedJson object = {{"step", step},
+                        {"split", "test"},
+                        {"loss", total.loss()},
+                        {"accuracy", total.accuracy()},
+                        {"n_labels", total.n_labels},
+                        {"n_scored", total.n_scored}};
   put(object, language);
   put(object, summaries);
   if (groups.size() > 1) object["groups"] = scores_json(groups);

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace mobius {
 
@@ -34,6 +37,9 @@ struct Score {
     return n_scored == 0 ? 0 : static_cast<double>(n_correct) / static_cast<double>(n_scored);
   }
 };
+
+/// Scores of groups of sequences, by their names.
+using NamedScores = std::vector<std::pair<std::string, Score>>;
 
 /// What a score is judged by.
 enum class Metric { loss, accuracy };

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "data/input_file.h"
 #include "train/io/file.h"
 
 namespace mobius {
@@ -146,7 +147,7 @@ fs::path event_file(const fs::path& folder) { return folder / "events.out.tfeven
 EventLog::EventLog(const fs::path& folder, std::int64_t step, std::int64_t tested_step) {
   const fs::path path = event_file(folder);
   make_folder(folder);
-  const std::string before = step > 0 && fs::exists(path) ? read_whole_file(path) : "";
+  const std::string before = step > 0 && fs::exists(path) ? content_of(path) : "";
   const std::string kept = kept_records(before, step, tested_step);
   write_whole_file(path, kept.empty() ? record(first_event()) : kept);
   file_ = std::make_unique<AppendedFile>(path);

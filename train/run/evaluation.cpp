@@ -82,6 +82,14 @@ std::vector<LayerDiagnostics> diagnose(const LanguageModel& model, const Tensor&
   return sink.layers();
 }
 
+NamedScores named_groups(const Evaluation& evaluation, const Task& task) {
+  NamedScores groups;
+  for (std::size_t i = 0; i < evaluation.groups.size(); ++i) {
+    groups.emplace_back(task.groups()[i], evaluation.groups[i]);
+  }
+  return groups;
+}
+
 Evaluation evaluate(const LanguageModel& model, const Task& task, std::int64_t batch_size) {
   OneRank alone;
   return *evaluate(model, task, batch_size, alone, [] { return false; });

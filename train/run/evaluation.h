@@ -18,6 +18,9 @@ struct Evaluation {
   std::vector<Score> groups;  ///< in the order of Task::groups()
   NamedNumbers summaries;     ///< means of DiagnosticsSink::summaries() over the sequences
 };
+/// The scores of the groups, by name.
+NamedScores named_groups(const Evaluation& evaluation, const Task& task);
+
 /// All test sequences, in batches of batch_size. Draws no random number.
 Evaluation evaluate(const LanguageModel& model, const Task& task, std::int64_t batch_size);
 /// The same by all ranks, a batch each at a time, and to the same bits however many there are; but

@@ -1,5 +1,7 @@
 #include "train/run/experiment.h"
 
+#include <utility>
+
 #include "core/comm/launch.h"
 #include "train/run/memory.h"
 
@@ -22,25 +24,27 @@ Device device_of(const Config& config) {
   return device_for(config.train.device, launch.local_rank.value_or(0));
 }
 
-Experiment build_experiment(const Config& config, Shard rank,
-                            const std::optional<TokenizerModel>& tokenizer) {
-  const auto require_room_for = [&](const TaskSize& size) {
-    require_memory(memory_need(config, size, MemoryUse::experiment, rank.count));
-  };
-  require_room_for(config.task->least_size());
+Experiment build_experiment(const Config& config, std::unique_ptr<Task> task, Shard rank) {
+  const TaskSize size = {task->vocab_size(), task->max_seq_len()};
+  require_memory(memory_need(config, size, MemoryUse::experiment, rank.count));
   Experiment experiment;
-  experiment.task = build_task(config, tokenizer);
-  require_room_for({experiment.task->vocab_size(), experiment.task->max_seq_len()});
-  experiment.model = std::make_shared<LanguageModel>(
-      config.model, *config.attention, experiment.task->vocab_size(),
-      experiment.task->max_seq_len(), config.train.seed, DType::f32, device_of(config),
-      config.train.precision);
+  experiment.task = std::move(task);
+  experiment.model = std::make_shared<LanguageModel>(config.model, *config.attention, size.vocab,
+                                                     size.seq_len, config.train.seed, DType::f32,
+                                                     device_of(config), config.train.precision);
   constexpr std::int64_t mib = 1 << 20;
   experiment.optimizer =
       config.optimizer->build(ParameterArena(trained_parameters(*experiment.model), rank.count,
                                              config.distributed.bucket_mib * mib),
                               config.distributed.zero_stage == 0 ? Shard{} : rank);
   return experiment;
+}
+
+Experiment build_experiment(const Config& config, Shard rank,
+                            const std::optional<TokenizerModel>& tokenizer) {
+  require_memory(
+      memory_need(config, config.task->least_size(), MemoryUse::experiment, rank.count));
+  return build_experiment(config, build_task(config, tokenizer), rank);
 }
 
 std::optional<TokenizerModel> tokenizer_model(const Task& task) {

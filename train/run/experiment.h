@@ -35,6 +35,8 @@ std::unique_ptr<Task> build_task(const Config& config,
 /// the task makes none of its own. `rank` says which of how many ranks builds it.
 Experiment build_experiment(const Config& config, Shard rank = {},
                             const std::optional<TokenizerModel>& tokenizer = {});
+/// Builds the rest around a task.
+Experiment build_experiment(const Config& config, std::unique_ptr<Task> task, Shard rank = {});
 
 /// That of the task's tokeniser; nothing where it has none.
 std::optional<TokenizerModel> tokenizer_model(const Task& task);

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "train/io/printable.h"
-#include "train/io/terminal.h"
 
 namespace mobius {
 

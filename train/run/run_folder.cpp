@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "core/error.h"
+#include "data/input_file.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checksum.h"
 #include "train/io/printable.h"
 #include "train/recording/metrics.h"
-#include "train/recording/metrics_reader.h"
 #include "train/recording/tensorboard.h"
 
 namespace mobius {
@@ -18,6 +18,12 @@ namespace mobius {
 namespace fs = std::filesystem;
 
 namespace {
+
+// As overrides: output.dir is this folder.
+ConfigNode output_dir(const std::filesystem::path& folder) {
+  ConfigNode text{.kind = ConfigNode::Kind::scalar, .text = folder.string(), .is_quoted = true};
+  return {.kind = ConfigNode::Kind::map, .entries = {{"output.dir", "", std::move(text)}}};
+}
 
 constexpr std::string_view config_mark =
     "# Written by Mobius: the resolved configuration of the run in this folder.\n";
@@ -30,7 +36,7 @@ bool is_file(const fs::path& path) {
 
 bool has_own_config(const fs::path& folder) {
   const fs::path path = RunFolder(folder).config();
-  return is_file(path) && read_whole_file(path).starts_with(config_mark);
+  return is_file(path) && content_of(path).starts_with(config_mark);
 }
 
 // All checkpoints that there are by their names.
@@ -45,7 +51,7 @@ bool has_checkpoint(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::is_directory(RunFolder(folder).checkpoints(), ignored)) return false;
   const std::vector<fs::path> files = checkpoint_files(RunFolder(folder));
-  return std::any_of(files.begin(), files.end(), has_seal);
+  return std::any_of(files.begin(), files.end(), begins_as_checkpoint);
 }
 
 bool has_metrics(const fs::path& folder) {
@@ -129,6 +135,15 @@ std::optional<fs::path> folder_of_own_config(const fs::path& config) {
   const fs::path folder = config.has_parent_path() ? config.parent_path() : fs::path(".");
   if (config.filename() != RunFolder(folder).config().filename()) return std::nullopt;
   return holds_run(folder) ? std::optional(folder) : std::nullopt;
+}
+
+std::unique_ptr<Config> load_config(const std::filesystem::path& path,
+                                    const std::vector<std::string>& overrides,
+                                    const Registries& known) {
+  ConfigDocument document = ConfigDocument::from_file(path);
+  if (const auto folder = folder_of_own_config(path)) document.merge(output_dir(*folder));
+  for (const std::string& assignment : overrides) document.override_with(assignment);
+  return make_config(document, known);
 }
 
 void require_plain_name(const fs::path& folder) {

@@ -13,7 +13,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "train/checkpoint/checkpoint.h"
+#include "train/config/config.h"
 #include "train/io/file.h"
 
 namespace mobius {
@@ -44,6 +47,13 @@ bool holds_run(const std::filesystem::path& folder);
 /// folder has been moved since. Nothing for any other file.
 std::optional<std::filesystem::path> folder_of_own_config(const std::filesystem::path& config);
 
+/// Reads a configuration from a file, with "key.path=value" overrides, as make_config() does. Where
+/// the file is a run's own config.yaml, the output folder is the one that it lies in, whatever the
+/// file says: runs can be moved.
+std::unique_ptr<Config> load_config(const std::filesystem::path& path,
+                                    const std::vector<std::string>& overrides,
+                                    const Registries& known);
+
 /// Throws ConfigError, with what to do instead, where a run may not use the folder. Without resume
 /// it must hold no run; with resume of a file, none but the one that the file belongs to, without
 /// checkpoints newer than the one chosen. A folder without a run must hold no file that a run would
@@ -59,10 +69,12 @@ class RunFolder {
   /// removes the unfinished files of a run that was killed.
   static RunFolder take(const std::filesystem::path& path);
 
+  bool is_taken() const { return lock_ != nullptr; }
+
   std::filesystem::path config() const { return path_ / "config.yaml"; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path summary() const { return path_ / "summary.json"; }
-  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path checkpoints() const { return checkpoints_of_run(path_); }
   std::filesystem::path tensorboard() const { return path_ / "tensorboard"; }
   std::filesystem::path attention_maps() const { return path_ / "attention_maps.json"; }
   std::filesystem::path log() const { return path_ / "log.txt"; }

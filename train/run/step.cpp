@@ -12,8 +12,6 @@ namespace mobius {
 
 namespace {
 
-bool is_finite(const Tensor& tensor) { return std::isfinite(sum_of_squares(tensor)); }
-
 // A view.
 Batch part_of(const Batch& batch, const Share& share) {
   Batch part = batch;
@@ -21,30 +19,6 @@ Batch part_of(const Batch& batch, const Share& share) {
     if (rows->defined()) *rows = rows->slice(0, share.begin, share.end);
   }
   return part;
-}
-
-// `what` is the loss that is not finite.
-[[noreturn]] void throw_loss_diverged(const LanguageModel& model, std::string_view what,
-                                      double loss, std::int64_t step) {
-  for (const auto& [name, value] : model.parameters()) {
-    if (is_finite(value.data())) continue;
-    throw TrainingDiverged("step {}: the {} is {}, and parameter '{}' is not finite", step, what,
-                           printable(loss), name);
-  }
-  throw TrainingDiverged(
-      "step {}: the {} is {}, though every parameter is finite: the activations overflow", step,
-      what, printable(loss));
-}
-
-// The first parameter or moment of this rank that is not finite, in words; empty where all are.
-std::string find_not_finite(const Optimizer& optimizer) {
-  for (const TrainedParameter& parameter : optimizer.parameters()) {
-    if (!is_finite(parameter.value.data())) return fmt::format("parameter '{}'", parameter.name);
-  }
-  for (const NamedTensor& tensor : optimizer.state()) {
-    if (!is_finite(tensor.value)) return fmt::format("the optimiser's '{}'", tensor.name);
-  }
-  return "";
 }
 
 }  // namespace
@@ -89,7 +63,7 @@ Score read_score(const StepScore& score, const LanguageModel& model, std::int64_
                  Communicator& communicator) {
   std::vector<double> sums = score.sums.to_vector<double>();
   communicator.sum(sums);
-  if (!std::isfinite(sums[0])) throw_loss_diverged(model, "loss", sums[0], step);
+  require_finite_loss(model, "loss", sums[0], step);
   return {sums[0], score.n_labels, std::llround(sums[1]), score.n_scored};
 }
 
@@ -106,28 +80,6 @@ Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_
   const ParameterArena none({});
   GradientSum nothing(alone, none);
   return accumulate_gradients(model, batch, micro_batches, seed, step, nothing);
-}
-
-double finite_gradient_norm(const Optimizer& optimizer, std::int64_t step) {
-  const GradientNorm norm = optimizer.gradient_norm();
-  if (norm.is_finite) return norm.value;
-  if (!norm.parameter) {
-    throw TrainingDiverged("step {}: the gradient norm is {}", step, printable(norm.value));
-  }
-  throw TrainingDiverged("step {}: the gradient of '{}' is not finite", step,
-                         optimizer.parameters()[*norm.parameter].name);
-}
-
-void require_finite_test(const LanguageModel& model, const Score& test, std::int64_t step) {
-  if (!test.is_finite()) throw_loss_diverged(model, "test loss", test.loss(), step);
-}
-
-void require_finite_state(const Optimizer& optimizer, std::int64_t step,
-                          Communicator& communicator) {
-  const std::string found = find_not_finite(optimizer);
-  if (!communicator.any(!found.empty())) return;
-  throw TrainingDiverged("step {}: after the update, {} is not finite", step,
-                         found.empty() ? "the optimiser's state of another rank" : found);
 }
 
 }  // namespace mobius

@@ -5,20 +5,13 @@
 #include <vector>
 
 #include "core/comm/communicator.h"
-#include "core/error.h"
 #include "data/prepared_batch.h"
 #include "nn/language_model.h"
+#include "train/optim/finite.h"
 #include "train/optim/gradient_sum.h"
-#include "train/optim/optimizer.h"
 #include "train/recording/score.h"
 
 namespace mobius {
-
-/// A loss, a gradient or what an update made is not finite. Nothing of it is kept.
-class TrainingDiverged : public Error {
- public:
-  using Error::Error;
-};
 
 /// The sequences of one rank for a step, made ready in parts of about equal size that are worked on
 /// one after another.
@@ -58,20 +51,5 @@ Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_
 /// On one rank.
 Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
                            std::uint64_t seed, std::int64_t step);
-
-/// Reads the norm of the last clipped step back. Throws TrainingDiverged, naming `step` and the
-/// first parameter whose gradient was not finite, where the norm was not, then or in a step before:
-/// `step` is the first that changed nothing.
-double finite_gradient_norm(const Optimizer& optimizer, std::int64_t step);
-
-/// Throws TrainingDiverged, naming the step and a parameter that is to blame, unless the score of
-/// the test sequences is finite.
-void require_finite_test(const LanguageModel& model, const Score& test, std::int64_t step);
-
-/// Throws TrainingDiverged, on all ranks alike, naming the step and the first tensor, unless every
-/// parameter and all of the optimiser's state is finite: an update may overflow though its gradient
-/// did not.
-void require_finite_state(const Optimizer& optimizer, std::int64_t step,
-                          Communicator& communicator);
 
 }  // namespace mobius

@@ -52,7 +52,7 @@ class BackwardTile {
         grad_v_((attention_block_k + attention_block_q) * dv_),
         factors_(attention_block_k),
         flags_(attention_block_k) {
-    if constexpr (!kSoftmax) cap_ = static_cast<T>(std::exp(map.log_cap));
+    if constexpr (!kSoftmax) largest_weight_ = static_cast<T>(std::exp(map.log_cap));
   }
 
   /// Makes ready for the key tiles of key/value head g.
@@ -159,19 +159,17 @@ class BackwardTile {
     T* const grad = grad_weights_.row(i, attention_block_k);
     const KeyFlags keys = p_.seen.keys(at.b * p_.heads + at.h, query, at.j0, j1, flags_.data());
     const RowNumbers<T> numbers = row_numbers<Map>(p_, at, query);
-    const AttentionOperands<T*> key_grads = key_grads_of(at, query, share);
-    AttentionOperands<T> sums;
     if (p_.spec.dropout > 0) {
       dropout_row(p_, at, query, width, factors_.data());
       multiply_row(factors_.data(), width, grad);
     }
+    RowWeights<T> weights{0, 0, largest_weight_};
     if constexpr (kSoftmax) {
-      const T mean = mean_.row(at.h % (p_.heads / p_.groups), p_.n_q)[query];
-      sums = softmax_backward_row(map_, numbers, key_grads, keys, at.j0, width, s_.lse[head_row],
-                                  mean, row, grad);
-    } else {
-      sums = weights_backward_row(map_, numbers, key_grads, cap_, keys, at.j0, width, row, grad);
+      weights.lse = s_.lse[head_row];
+      weights.mean = mean_.row(at.h % (p_.heads / p_.groups), p_.n_q)[query];
     }
+    const AttentionOperands<T> sums = backward_row<kSoftmax>(
+        map_, numbers, key_grads_of(at, query, share), weights, keys, at.j0, width, row, grad);
     if (p_.spec.dropout > 0) multiply_row(factors_.data(), width, row);
     add_query_sums(sums, share * p_.batch * p_.heads * p_.n_q + head_row);
   }
@@ -206,8 +204,8 @@ class BackwardTile {
   const AttentionProblem<T>& p_;
   const BackwardState<T>& s_;
   const AttentionGrads& grads_;
-  T cap_ = 0;            // the largest weight without a softmax
-  std::int64_t d_, dv_;  // padded to whole vectors
+  T largest_weight_ = 0;  // without a softmax
+  std::int64_t d_, dv_;   // padded to whole vectors
   ScratchTile<T> k_columns_, v_columns_, k_rows_;
   Scratch<T> mean_;  // of the heads that share keys
   Scratch<T> q_tile_, grad_out_tile_, weights_, grad_weights_, grad_k_, grad_v_, factors_;

@@ -33,7 +33,7 @@ class ForwardTile {
         sums_(attention_block_q * dv_),
         factors_(attention_block_k),
         flags_(attention_block_k) {
-    if constexpr (!kSoftmax) cap_ = static_cast<T>(std::exp(map.log_cap));
+    if constexpr (!kSoftmax) largest_weight_ = static_cast<T>(std::exp(map.log_cap));
   }
 
   /// Output rows [i0, i1) of head h of batch element b.
@@ -66,7 +66,7 @@ class ForwardTile {
       if constexpr (kSoftmax) {
         softmax_row(numbers, keys, at.j0, width, i, row);
       } else {
-        weights_row(map_, numbers, cap_, keys, at.j0, width, row);
+        weights_row(map_, numbers, largest_weight_, keys, at.j0, width, row);
       }
       if (p_.spec.dropout > 0) {
         dropout_row(p_, at, at.i0 + i, width, factors_.data());
@@ -113,8 +113,8 @@ class ForwardTile {
   const PackedTiles<T>& v_tiles_;
   HeadRows<T> out_;
   T* lse_;
-  T cap_ = 0;        // the largest weight without a softmax
-  std::int64_t dv_;  // padded to whole vectors
+  T largest_weight_ = 0;  // without a softmax
+  std::int64_t dv_;       // padded to whole vectors
   Scratch<T> q_tile_, weights_, sums_, factors_;
   Scratch<std::uint8_t> flags_;
   T largest_[attention_block_q], total_[attention_block_q];

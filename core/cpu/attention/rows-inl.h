@@ -218,57 +218,43 @@ void weights_row(Map map, const RowNumbers<T>& row_numbers, T largest, const Key
       [&](std::int64_t j) HWY_ATTR { hn::StoreU(hn::Zero(d), d, row + j); });
 }
 
-/// Backward of softmax: products -> weights in place, grad_w (d loss / d weight) -> grad of the
-/// products in place. Adds gradients of numbers at `key_grads`, or returns them where they belong
-/// to the query.
-template <class T, class Map>
-AttentionOperands<T> softmax_backward_row(Map map, const RowNumbers<T>& row_numbers,
-                                          const AttentionOperands<T*>& key_grads,
-                                          const KeyFlags& keys, std::int64_t first,
-                                          std::int64_t width, T lse, T mean, T* row, T* grad_w) {
-  const Lanes<T> d;
-  const RowNumbers<T> numbers = row_numbers;
-  RowNumberGrads<T> grads = zero_grads(key_grads);
-  const auto shift = hn::Set(d, lse), centre = hn::Set(d, mean);
-  for_each_vector<T>(
-      keys, first, width,
-      [&](std::int64_t j, auto seen) HWY_ATTR {
-        const RowMath<T> m{j};
-        const auto product = hn::LoadU(d, row + j);
-        const auto logit = map.logit(m, numbers, product);
-        const auto w = or_zero(seen, hn::Exp(d, hn::Sub(logit, shift)));
-        const auto grad_logit = softmax_gradient(w, hn::LoadU(d, grad_w + j), centre);
-        hn::StoreU(w, d, row + j);
-        hn::StoreU(map.gradient(m, numbers, product, grad_logit, grads), d, grad_w + j);
-      },
-      [&](std::int64_t j) HWY_ATTR {
-        hn::StoreU(hn::Zero(d), d, row + j);
-        hn::StoreU(hn::Zero(d), d, grad_w + j);
-      });
-  return query_sums<Map>(grads);
-}
+/// What the weights of a row are made with: with a softmax the log of their sum, and the mean
+/// sum_j w_j d loss / d w_j; without one the largest weight.
+template <class T>
+struct RowWeights {
+  T lse, mean, largest;
+};
 
-/// Backward of weights_row(), in the manner of softmax_backward_row().
-template <class T, class Map>
-AttentionOperands<T> weights_backward_row(Map map, const RowNumbers<T>& row_numbers,
-                                          const AttentionOperands<T*>& key_grads, T largest,
-                                          const KeyFlags& keys, std::int64_t first,
-                                          std::int64_t width, T* row, T* grad_w) {
+/// products -> weights in place, grad_w (d loss / d weight) -> grad of the products in place. Adds
+/// gradients of numbers at `key_grads`, or returns them where they belong to the query.
+template <bool kSoftmax, class T, class Map>
+AttentionOperands<T> backward_row(Map map, const RowNumbers<T>& row_numbers,
+                                  const AttentionOperands<T*>& key_grads,
+                                  const RowWeights<T>& weights, const KeyFlags& keys,
+                                  std::int64_t first, std::int64_t width, T* row, T* grad_w) {
   const Lanes<T> d;
   const RowNumbers<T> numbers = row_numbers;
   RowNumberGrads<T> grads = zero_grads(key_grads);
-  const auto cap = hn::Set(d, largest);
+  const auto shift = hn::Set(d, weights.lse), mean = hn::Set(d, weights.mean);
+  const auto cap = hn::Set(d, weights.largest);
   for_each_vector<T>(
       keys, first, width,
       [&](std::int64_t j, auto seen) HWY_ATTR {
         const RowMath<T> m{j};
-        const auto product = hn::LoadU(d, row + j);
-        const auto uncapped = map.weight_beside_gradient(m, numbers, product);
-        const auto w = or_zero(seen, hn::Min(uncapped, cap));
-        const auto passes = hn::IfThenElseZero(hn::Le(uncapped, cap), w);
-        const auto grad_log = hn::Mul(passes, hn::LoadU(d, grad_w + j));
+        const auto product = hn::LoadU(d, row + j), grad = hn::LoadU(d, grad_w + j);
+        auto w = product, grad_product = grad;
+        if constexpr (kSoftmax) {
+          w = or_zero(seen, hn::Exp(d, hn::Sub(map.logit(m, numbers, product), shift)));
+          const auto grad_logit = softmax_gradient(w, grad, mean);
+          grad_product = map.gradient(m, numbers, product, grad_logit, grads);
+        } else {
+          const auto uncapped = map.weight_beside_gradient(m, numbers, product);
+          w = or_zero(seen, hn::Min(uncapped, cap));
+          const auto passes = hn::IfThenElseZero(hn::Le(uncapped, cap), w);
+          grad_product = map.weight_gradient(m, numbers, product, hn::Mul(passes, grad), grads);
+        }
         hn::StoreU(w, d, row + j);
-        hn::StoreU(map.weight_gradient(m, numbers, product, grad_log, grads), d, grad_w + j);
+        hn::StoreU(grad_product, d, grad_w + j);
       },
       [&](std::int64_t j) HWY_ATTR {
         hn::StoreU(hn::Zero(d), d, row + j);

@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 template <class T>
 struct Candidate {
   T product;
-  std::int64_t key;
+  std::int32_t key;
 
   bool operator<(const Candidate& other) const {  // the better one is the smaller
     return product > other.product || (product == other.product && key < other.key);
@@ -60,16 +60,15 @@ class TopkTile {
       const std::int64_t j1 = std::min(j0 + attention_block_k, end);
       const KeyFlags keys = p_.seen.keys(at.b * p_.heads + at.h, i, j0, j1, flags_.data());
       for (std::int64_t j = keys.lo; j < keys.hi; ++j) {
-        if (!keys.allowed || keys.allowed[j - j0]) candidates_.push_back({row[j], j});
+        if (!keys.allowed || keys.allowed[j - j0])
+          candidates_.push_back({row[j], static_cast<std::int32_t>(j)});
       }
     }
     const auto n = std::min(static_cast<std::int64_t>(candidates_.size()), topk_);
     std::nth_element(candidates_.begin(), candidates_.begin() + n, candidates_.end());
     std::int32_t* const selected = keys_ + p_.row_of(at.b, at.h, i) * topk_;
-    for (std::int64_t r = 0; r < topk_; ++r) {
-      const std::int64_t key = r < n ? candidates_[static_cast<std::size_t>(r)].key : p_.n_k;
-      selected[r] = static_cast<std::int32_t>(key);
-    }
+    std::fill(selected, selected + topk_, static_cast<std::int32_t>(p_.n_k));
+    for (std::int64_t r = 0; r < n; ++r) selected[r] = candidates_[static_cast<std::size_t>(r)].key;
     std::sort(selected, selected + n);
   }
 

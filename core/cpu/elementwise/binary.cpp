@@ -182,12 +182,21 @@ constexpr std::int64_t block = 512;  // elements brought into form at a time
 /// n <= block elements, `step` apart, as a row; `scratch` has room for a block.
 template <class C, class T>
 Row<C> load_row(const T* from, std::int64_t step, std::int64_t n, C* scratch) {
-  if (step == 0) {
-    std::fill_n(scratch, hn::MaxLanes(hn::ScalableTag<C>()), static_cast<C>(*from));
+  if (step == 0) {  // stored as it will be loaded: by one instruction
+    const hn::ScalableTag<C> d;
+    hn::Store(hn::Set(d, static_cast<C>(*from)), d, scratch);
     return {scratch, 0};
   }
   for (std::int64_t i = 0; i < n; ++i) scratch[i] = static_cast<C>(from[i * step]);
   return {scratch, 1};
+}
+
+template <class C, class Out>
+void store_row(const C* row, std::int64_t n, Out* to, std::int64_t step) {
+  if (step == 1)
+    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<Out>(row[i]);
+  else
+    for (std::int64_t i = 0; i < n; ++i) to[i * step] = static_cast<Out>(row[i]);
 }
 
 /// out = function(a, b) for elements [begin, end) of the walk over (a, b, out).
@@ -218,7 +227,7 @@ void map_pairs(RowFunction<C> function, const StridedWalk<3>& walk, const T* a, 
         }
       }
       function(x, y, scratch[2], n);
-      for (std::int64_t k = 0; k < n; ++k) to[k * out_step] = static_cast<Out>(scratch[2][k]);
+      store_row(scratch[2], n, to, out_step);
     }
   });
 }
@@ -247,10 +256,14 @@ void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) 
 
 // ---- selection, of words of the size of an element
 
+/// n <= block elements from i on of a row that starts at `row`, one beside the other. `scratch`
+/// still holds what it was given at i = 0: a repeated value is there already.
 template <class Word>
-const Word* dense_row(const Word* from, std::int64_t step, std::int64_t n, Word* scratch) {
-  if (step == 1) return from;
-  for (std::int64_t i = 0; i < n; ++i) scratch[i] = from[i * step];
+const Word* dense_row(const Word* row, std::int64_t step, std::int64_t i, std::int64_t n,
+                      Word* scratch) {
+  if (step == 1) return row + i;
+  if (step == 0 && i == 0) std::fill_n(scratch, n, *row);
+  for (std::int64_t k = 0; k < n && step != 0; ++k) scratch[k] = row[(i + k) * step];
   return scratch;
 }
 
@@ -264,9 +277,9 @@ void select_words(const StridedWalk<3>& walk, const std::uint8_t* condition, con
   walk.for_pieces(begin, end, [&](const auto& at, std::int64_t size) {
     for (std::int64_t i = 0; i < size; i += block) {
       const std::int64_t n = std::min(block, size - i);
-      const auto* from = dense_row(condition + at[0] + i * step[0], step[0], n, chosen);
-      const auto* first = dense_row(a + at[1] + i * step[1], step[1], n, x);
-      const auto* second = dense_row(b + at[2] + i * step[2], step[2], n, y);
+      const auto* from = dense_row(condition + at[0], step[0], i, n, chosen);
+      const auto* first = dense_row(a + at[1], step[1], i, n, x);
+      const auto* second = dense_row(b + at[2], step[2], i, n, y);
       for (std::int64_t k = 0; k < n; ++k) {
         const Word p = first[k], q = second[k];  // ahead of the choice: no branch
         to[k] = from[k] ? p : q;

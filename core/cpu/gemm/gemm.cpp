@@ -13,8 +13,8 @@
 namespace mobius {
 namespace {
 
-// The side of as few equal tiles as are no longer than `longest`: 768 rows are two tiles of 384,
-// not 512 and 256, which keep one of two threads waiting.
+// Returns the side of the fewest equal tiles that are at most `longest`: 768 rows make two tiles
+// of 384, because 512 and 256 would leave one of two threads waiting.
 std::int64_t even_tile(std::int64_t side, std::int64_t longest) {
   return side <= longest ? side : round_up(ceil_div(side, ceil_div(side, longest)), 16);
 }

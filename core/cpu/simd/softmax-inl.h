@@ -20,41 +20,28 @@ namespace HWY_NAMESPACE {
 // max_j scale * scores[j]; -inf when n = 0.
 template <class T>
 T largest_scaled(const T* scores, std::int64_t n, T scale) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto factor = hn::Set(d, scale), lowest = hn::Neg(infinity(d));
+  const hn::ScalableTag<T> lanes;
+  const auto factor = hn::Set(lanes, scale), lowest = hn::Neg(infinity(lanes));
   auto largest = lowest;
-  std::int64_t j = 0;
-  for (; j + lanes <= n; j += lanes)
-    largest = hn::Max(largest, hn::Mul(hn::LoadU(d, scores + j), factor));
-  if (j < n) {
-    const auto tail = hn::FirstN(d, static_cast<std::size_t>(n - j));
-    const auto last = hn::Mul(hn::MaskedLoad(tail, d, scores + j), factor);
-    largest = hn::Max(largest, hn::IfThenElse(tail, last, lowest));
-  }
-  return hn::GetLane(hn::MaxOfLanes(d, largest));
+  for_vectors<T>(n, [&](auto, auto memory, std::int64_t j) HWY_ATTR {
+    const auto scaled = hn::Mul(memory.load(scores + j), factor);
+    largest = hn::Max(largest, memory.or_else(scaled, lowest));
+  });
+  return hn::GetLane(hn::MaxOfLanes(lanes, largest));
 }
 
 // out[j] = e^(scale * scores[j] - shift); returns their sum.
 template <class T>
 T exponentials(const T* scores, std::int64_t n, T scale, T shift, T* out) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto factor = hn::Set(d, scale), offset = hn::Set(d, shift);
-  auto sum = hn::Zero(d);
-  std::int64_t j = 0;
-  for (; j + lanes <= n; j += lanes) {
-    const auto e = exp(d, hn::MulSub(hn::LoadU(d, scores + j), factor, offset));
-    hn::StoreU(e, d, out + j);
-    sum = hn::Add(sum, e);
-  }
-  if (j < n) {
-    const auto tail = hn::FirstN(d, static_cast<std::size_t>(n - j));
-    const auto e = exp(d, hn::MulSub(hn::MaskedLoad(tail, d, scores + j), factor, offset));
-    hn::BlendedStore(e, tail, d, out + j);
-    sum = hn::Add(sum, hn::IfThenElseZero(tail, e));
-  }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+  const hn::ScalableTag<T> lanes;
+  const auto factor = hn::Set(lanes, scale), offset = hn::Set(lanes, shift);
+  auto sum = hn::Zero(lanes);
+  for_vectors<T>(n, [&](auto d, auto memory, std::int64_t j) HWY_ATTR {
+    const auto e = exp(d, hn::MulSub(memory.load(scores + j), factor, offset));
+    memory.store(e, out + j);
+    sum = hn::Add(sum, memory.or_zero(e));
+  });
+  return hn::GetLane(hn::SumOfLanes(lanes, sum));
 }
 
 template <class T>

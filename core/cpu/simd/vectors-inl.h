@@ -1,4 +1,4 @@
-// The loop over the whole vectors of a row and what is left at its end.
+// A loop over the whole vectors of a row and a masked tail.
 //
 // Included once per instruction set (Highway's convention for -inl.h files).
 #if defined(MOBIUS_CORE_CPU_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -20,8 +20,8 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Access to memory of a whole vector of D. Elements of another type are converted: a float to a
-/// vector of double and back.
+/// Accesses a whole vector of D. Converts elements of another type: floats to a vector of double
+/// and back.
 template <class D>
 struct WholeAccess {
   D d;
@@ -40,11 +40,12 @@ struct WholeAccess {
     else
       hn::StoreU(hn::DemoteTo(hn::Rebind<T, D>(), value), hn::Rebind<T, D>(), to);
   }
-  /// x in the lanes that memory has, 0 in the others.
+  /// x in the lanes that memory has, 0 or `other` in the rest.
   HWY_INLINE hn::Vec<D> or_zero(hn::Vec<D> x) const { return x; }
+  HWY_INLINE hn::Vec<D> or_else(hn::Vec<D> x, hn::Vec<D> /*other*/) const { return x; }
 };
 
-/// Access to the first n lanes alone: the others read as 0 and are not written.
+/// Accesses only the first n lanes: the others read as 0 and are not written.
 template <class D>
 struct TailAccess {
   D d;
@@ -70,10 +71,13 @@ struct TailAccess {
   HWY_INLINE hn::Vec<D> or_zero(hn::Vec<D> x) const {
     return hn::IfThenElseZero(hn::FirstN(d, n), x);
   }
+  HWY_INLINE hn::Vec<D> or_else(hn::Vec<D> x, hn::Vec<D> other) const {
+    return hn::IfThenElse(hn::FirstN(d, n), x, other);
+  }
 };
 
-/// The way to walk a row: calls body(d, access, i) for elements i, i + 1, ... of one vector of T
-/// after the other, over [0, n). `access` loads and stores the elements that the vector has.
+/// Calls body(d, access, i) for each vector of elements i, i + 1, ... of [0, n). `access` loads and
+/// stores the elements of the vector.
 template <class T, class Body>
 HWY_INLINE void for_vectors(std::int64_t n, const Body& body) {
   using D = hn::ScalableTag<T>;
@@ -83,7 +87,7 @@ HWY_INLINE void for_vectors(std::int64_t n, const Body& body) {
   if (i < n) body(D(), TailAccess<D>{D(), static_cast<std::size_t>(n - i)}, i);
 }
 
-/// A vector of the first n > 0 elements, where it has as many lanes or more; the others read as 0.
+/// Load and store the first 0 < n <= Lanes(d) elements of a vector; the others read as 0.
 template <class D>
 HWY_INLINE hn::Vec<D> load_first(D d, const hn::TFromD<D>* from, std::size_t n) {
   return n == hn::Lanes(d) ? hn::LoadU(d, from) : hn::MaskedLoad(hn::FirstN(d, n), d, from);

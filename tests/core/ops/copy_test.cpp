@@ -3,9 +3,13 @@
 #include <limits>
 
 #include "tests/core/ops/kernel_testing.h"
+#include "tests/error_of.h"
 
 namespace mobius::copy_test {
 namespace {
+
+using testing::counting;
+using Values = std::vector<double>;
 
 constexpr DType all_types[] = {DType::f32, DType::f64, DType::bf16,
                                DType::i32, DType::i64, DType::u8};
@@ -149,6 +153,15 @@ TEST(Fill, Arange) {
   for (const DType dtype : all_types)
     EXPECT_EQ(placed::arange(4, dtype).to_vector<double>(), (std::vector<double>{0, 1, 2, 3}));
   EXPECT_EQ(placed::arange(0).numel(), 0);
+}
+
+TEST(CopyOps, ConcatJoinsViews) {
+  const Tensor x = counting({2, 3});
+  EXPECT_EQ(concat({x, x.slice(1, 0, 1)}, 1).to_vector<double>(), (Values{0, 1, 2, 0, 3, 4, 5, 3}));
+  EXPECT_EQ(error_of([&] {
+              (void)concat({x, counting({3, 2})}, 1);
+            }),
+            "concat: a part has shape [3, 2], expected [2, 2]");
 }
 
 }  // namespace

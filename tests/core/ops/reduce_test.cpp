@@ -3,10 +3,13 @@
 #include <limits>
 
 #include "tests/core/ops/kernel_testing.h"
+#include "tests/error_of.h"
 
 namespace mobius::reduce_test {
 namespace {
 
+using testing::counting;
+using Values = std::vector<double>;
 using testing::near;
 
 struct Sizes {
@@ -203,6 +206,29 @@ TYPED_TEST(Reduce, ThreadsDoNotMatter) {
     testing::expect_same_for_every_thread_count<double>(
         [&] { return placed::full({}, sum_of_squares(x), DType::f64); });
   }
+}
+
+TEST(ReduceOps, SumsOverAnyDimensions) {
+  const Tensor x = counting({2, 3, 4});
+  EXPECT_EQ(sum(x).item(), 276);
+  EXPECT_EQ(sum(x, {1}).to_vector<double>(), (Values{12, 15, 18, 21, 48, 51, 54, 57}));
+  EXPECT_EQ(sum(x, {0, -1}).to_vector<double>(), (Values{60, 92, 124}));
+  EXPECT_EQ(sum(x, {0, -1}, true).shape(), (Shape{1, 3, 1}));
+  EXPECT_EQ(sum(x.transpose(0, 2), {0}).to_vector<double>(),
+            sum(x, {2}).transpose(0, 1).to_vector<double>());
+  EXPECT_EQ(mean(x, {2}).to_vector<double>(), (Values{1.5, 5.5, 9.5, 13.5, 17.5, 21.5}));
+  EXPECT_EQ(sum(placed::zeros({0, 3}), {0}).to_vector<double>(), Values(3, 0));
+  EXPECT_EQ(sum_to(x, {3, 1}).to_vector<double>(), (Values{60, 92, 124}));
+  EXPECT_EQ(error_of([&] { (void)sum(x, {3}); }), "sum: dimension 3 of a tensor with 3 dimensions");
+}
+
+TEST(ReduceOps, MaxArgmaxCumsum) {
+  const Tensor x = placed::from(Values{1, 5, 5, -1, 7, 2}, {2, 3});
+  EXPECT_EQ(max(x, 0).to_vector<double>(), (Values{1, 7, 5}));
+  EXPECT_EQ(max(x, 1, true).shape(), (Shape{2, 1}));
+  EXPECT_EQ(argmax(x).to_vector<double>(), (Values{1, 1}));
+  EXPECT_EQ(cumsum(x, 1).to_vector<double>(), (Values{1, 6, 11, -1, 6, 8}));
+  EXPECT_EQ(cumsum(x, 0, true).to_vector<double>(), (Values{0, 12, 7, -1, 7, 2}));
 }
 
 }  // namespace

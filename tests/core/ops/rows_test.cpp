@@ -1,10 +1,12 @@
 // Gathering rows by index and adding them back.
 #include "core/ops.h"
 #include "tests/core/ops/kernel_testing.h"
+#include "tests/error_of.h"
 
 namespace mobius::rows_test {
 namespace {
 
+using testing::counting;
 using testing::expect_same_for_every_thread_count;
 using testing::random_tensor;
 
@@ -66,6 +68,15 @@ TYPED_TEST(Rows, EmptyAndThreads) {
   const Tensor index = random_indices<std::int32_t>(5000, 40, 1),
                rows = random_tensor<T>({5000, 70}, 2);
   expect_same_for_every_thread_count<T>([&] { return scatter_add_rows(rows, index, 40); });
+}
+
+TEST(RowsOps, IndicesOutsideTheTableAreNamed) {
+  const Tensor table = counting({4, 2});
+  const Tensor index = placed::from(std::vector<std::int32_t>{1, 4}, {2});
+  EXPECT_EQ(error_of([&] { (void)gather_rows(table, index); }),
+            "gather_rows: index 4 at position 1 is outside [0, 4)");
+  EXPECT_EQ(error_of([&] { (void)scatter_add_rows(table, index, 4); }),
+            "scatter_add_rows: rows has shape [4, 2], expected [2, 2]");
 }
 
 }  // namespace

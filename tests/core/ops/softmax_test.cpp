@@ -5,6 +5,7 @@
 namespace mobius::softmax_test {
 namespace {
 
+using Values = std::vector<double>;
 using testing::expect_same_for_every_thread_count;
 using testing::near;
 using testing::random_tensor;
@@ -173,6 +174,24 @@ TEST(MaterializeMask, CombinesCausalAndGiven) {
   }
   EXPECT_EQ(materialize_mask({true, {}}, 2, 3).to_vector<int>(),
             (std::vector<int>{1, 1, 0, 1, 1, 1}));
+}
+
+TEST(SoftmaxOps, MasksCombine) {
+  const Tensor given = placed::from(std::vector<std::uint8_t>{1, 0, 1}, {1, 3});
+  const Tensor allowed = materialize_mask({.causal = true, .mask = given}, 2, 3);
+  EXPECT_EQ(allowed.to_vector<double>(), (Values{1, 0, 0, 1, 0, 1}));
+  EXPECT_THROW(materialize_mask({.causal = true, .mask = placed::ones({4, 3}, DType::u8)}, 2, 3),
+               ShapeError);
+}
+
+TEST(MaskedSoftmax, SelectedKeysCombineWithTheRestOfAMask) {
+  const Tensor selected = placed::from(std::vector<std::int32_t>{0, 2, 1, 3}, {2, 2});
+  EXPECT_EQ(materialize_mask({.selected = selected}, 2, 3).to_vector<double>(),
+            (Values{1, 0, 1, 0, 1, 0}));
+  EXPECT_EQ(materialize_mask({.causal = true, .selected = selected}, 2, 3).to_vector<double>(),
+            (Values{1, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(masked_softmax(placed::ones({2, 3}), 1, {.selected = selected}).to_vector<double>(),
+            (Values{0.5, 0, 0.5, 0, 1, 0}));
 }
 
 }  // namespace

@@ -216,7 +216,7 @@ TEST_F(Checkpoint, NoticesEveryFlippedBit) {
   save();
   const std::string good = read_text(path_);
   int flips = 0;
-  for (std::size_t at = 0; at < good.size(); at += at < seal_bytes ? 1 : 37) {
+  for (std::size_t at = 0; at < good.size(); at += at < checksum_block_bytes ? 1 : 37) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ (1 << (at % 8)));
     write_text(path_, bad);
@@ -234,7 +234,7 @@ TEST_F(Checkpoint, NoticesAddedBytes) {
   EXPECT_THAT(read_error(), HasSubstr("damaged"));
 }
 
-// ---- made to harm: the seal holds
+// ---- made to harm: the checksum is right
 
 TEST_F(Checkpoint, ReadsNothingThatIsNotAsTheFormatSays) {
   for (const HostileChange& change : hostile_changes()) {
@@ -262,9 +262,10 @@ TEST_F(Checkpoint, SurvivesWhatTheLibraryDoesNot) {
   for (int i = 0; i < 60; ++i) {
     std::string bad = good;
     for (int flips = 0; flips < 8; ++flips) {
-      bad[seal_bytes + random() % (bad.size() - seal_bytes)] = static_cast<char>(random());
+      bad[checksum_block_bytes + random() % (bad.size() - checksum_block_bytes)] =
+          static_cast<char>(random());
     }
-    write_text(path_, sealed_anew(bad));
+    write_text(path_, with_valid_checksum(bad));
     const std::string error = read_error();
     EXPECT_THAT(error, Not(HasSubstr("\n")));
     refused += error != "no error";

@@ -9,6 +9,7 @@
 
 #include "tests/train/run_fixture.h"
 #include "train/config/document.h"
+#include "train/run/experiment.h"
 
 namespace mobius::config_test {
 namespace {
@@ -116,6 +117,37 @@ TEST_F(ConfigTest, LimitsTheThreads) {
   EXPECT_EQ(error_with({"train.threads=1024"}), "no error");
   EXPECT_EQ(error_with({"train.threads=100000"}),
             "override train.threads=100000: train.threads: must be in [0, 1024], got 100000");
+}
+
+TEST_F(ConfigTest, ComputesOnADeviceThatThereIs) {
+  EXPECT_EQ(config_of(kTinyRun, {}, known_)->train.device, "auto");
+  EXPECT_EQ(error_with({"train.device=cpu"}), "no error");
+  for (const std::string name : {"cuda", "cuda:1"}) {
+    EXPECT_EQ(error_with({"train.device=" + name}),
+              "override train.device=" + name +
+                  ": train.device: this build has no CUDA backend; device takes auto or cpu");
+  }
+  EXPECT_EQ(
+      error_of_text("task: {name: mqar}\ntrain:\n  device: cuda\n"),
+      "tiny.yaml:3:3: train.device: this build has no CUDA backend; device takes auto or cpu");
+  EXPECT_EQ(error_with({"train.device=gpu"}),
+            "override train.device=gpu: train.device: expected auto or cpu, got 'gpu'");
+  const auto config = config_of(kTinyRun, {}, known_);
+  EXPECT_TRUE(may_change_on_resume(*config, "train.device"));
+}
+
+// A rank takes the device of its own number, and shares the one CPU.
+TEST(DeviceFor, IsThatOfTheLocalRank) {
+  EXPECT_EQ(device_for("cpu", 3), (Device{DeviceType::cpu, 0}));
+  EXPECT_EQ(device_for("auto", 3), (Device{DeviceType::cpu, 0}));
+  EXPECT_EQ(device_for("cuda", 3), (Device{DeviceType::cuda, 3}));
+}
+
+TEST_F(ConfigTest, ChangesBeginWithTheKindOfTask) {
+  const auto mqar = config_of(kTinyRun, {}, known_);
+  const auto recall =
+      config_of(kTinyRun, {"task={name: recall, vocab: 16, seq_len: 16}", "train.seed=2"}, known_);
+  EXPECT_EQ(changes(*mqar, *recall).front().key, "task.name");
 }
 
 // The integer keys that take 2^62, below a schema.

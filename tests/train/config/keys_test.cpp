@@ -141,11 +141,13 @@ std::string behaviour(const std::vector<std::string>& settings, const Registries
 //
 // The keys of `distributed` are for several ranks (tests/e2e/ranks_test.cpp).
 //
+// The CPU alone computes in this build.
+//
 // A file that fits several formats of tokens needs a large vocabulary, for the numbers of a header
 // are then tokens (tests/data/token_source_test.cpp).
 const std::set<std::string> kWithoutEffect = {"attention.gamma of conformal",
                                               "distributed.zero_stage", "distributed.bucket_mib",
-                                              "task.token_format of lm"};
+                                              "task.token_format of lm", "train.device"};
 
 // ---- other values for a key
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "data/input_file.h"
 #include "data/lm.h"
 #include "tests/data/some_text.h"
 #include "tests/train/run_fixture.h"
@@ -59,7 +60,7 @@ TEST(ShippedConfigs, AreAccepted) {
 }
 
 TEST(ShippedConfigs, TheOneThatTheReadmeExplainsIsAccepted) {
-  const std::string readme = read_whole_file(fs::path(MOBIUS_SOURCE_DIR) / "README.md");
+  const std::string readme = content_of(fs::path(MOBIUS_SOURCE_DIR) / "README.md");
   const std::string fence = "```yaml\n";
   const std::size_t begin = readme.find(fence);
   ASSERT_NE(begin, std::string::npos);

@@ -136,6 +136,20 @@ TEST_F(FileTest, RemovesOnlyTheUnfinishedFilesOfItsOwn) {
   EXPECT_TRUE(fs::is_symlink(folder_ / link));
 }
 
+TEST_F(FileTest, RemovesWhatAKilledProcessLeftOfOneFile) {
+  const std::string killed = "file.mobius-0123abcd.tmp", other = "other.mobius-0123abcd.tmp";
+  write_text(folder_ / killed, "half");
+  write_text(folder_ / other, "of another file");
+  PendingFile held(path_);
+  held.write(std::string_view("in the making"));
+  remove_abandoned(path_);
+  EXPECT_FALSE(fs::exists(folder_ / killed));
+  EXPECT_TRUE(fs::exists(folder_ / other));
+  held.commit();
+  EXPECT_EQ(content_of(path_), "in the making");
+  EXPECT_EQ(names(), (std::vector<std::string>{"file", other}));
+}
+
 TEST_F(FileTest, AFileIsReplacedOnlyOnDemand) {
   const auto error = [&](const fs::path& out, bool is_forced) {
     return error_of<ConfigError>([&] { require_free(out, {other_}, is_forced); });
@@ -160,7 +174,7 @@ TEST_F(FileTest, AFileIsReplacedOnlyOnDemand) {
 // Each of these would take for ever.
 TEST_F(FileTest, ReadsNoDeviceAndWaitsForNoPipe) {
   for (const std::string& path : {std::string("/dev/zero"), pipe(), folder_.path().string()}) {
-    EXPECT_EQ(error_of([&] { read_whole_file(path); }), path + ": is not a file");
+    EXPECT_EQ(error_of([&] { content_of(path); }), path + ": is not a file");
     EXPECT_EQ(error_of([&] { InputFile file(path); }), path + ": is not a file");
   }
 }

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/train/run_fixture.h"
-#include "train/recording/metrics_reader.h"
 
 namespace mobius::metrics_test {
 namespace {

@@ -14,6 +14,7 @@
 #include "tests/data/token_files.h"
 #include "tests/train/run_fixture.h"
 #include "train/run/evaluation.h"
+#include "train/run/start.h"
 #include "train/run/step.h"
 
 namespace mobius::perplexity_test {
@@ -127,6 +128,30 @@ TEST_F(TextRun, AResumedRunIsTheUninterruptedOne) {
   train("parts", {"schedule.kind=constant"}, "auto");
   EXPECT_EQ(lines("parts"), lines("whole2"));
   EXPECT_NE(lines("parts"), lines("whole"));
+}
+
+// The checkpoint here has pieces that the text would not give by itself.
+TEST_F(TextRun, PiecesAreNotLearnedAgainOnResume) {
+  const auto task_with = [&](SentencePieceKind pieces) {
+    LmOptions options;
+    options.text = text_;
+    options.tokenizer = LmTokenizer::sentencepiece;
+    options.pieces = pieces;
+    options.vocab = 300;
+    options.seq_len = 16;
+    return options.build(1);
+  };
+  const auto before = task_with(SentencePieceKind::bpe);
+  Start start;
+  start.header.tokenizer = before->tokenizer()->model();
+  start.header.data = before->fingerprint();
+  const auto config =
+      config_of(kTextRun,
+                {"task={name: lm, tokenizer: sentencepiece, vocab: 300, seq_len: 16, text: " +
+                 text_.string() + "}"},
+                known_);
+  EXPECT_EQ(build_task_of(start, *config)->tokenizer()->model(), start.header.tokenizer);
+  EXPECT_NE(build_task(*config)->tokenizer()->model(), start.header.tokenizer);
 }
 
 TEST_F(TextRun, AChangedTextIsNoticedOnResume) {

@@ -73,22 +73,17 @@ TEST(Accumulation, DoesNotChangeTheGradientInSinglePrecision) {
   expect_same(gradients_in(16, DType::f32), whole, 1e-6);
 }
 
-Score score_with_loss(double loss_sum) {
-  return {.loss_sum = loss_sum, .n_labels = 4, .n_correct = 4, .n_scored = 4};
-}
-
 TEST(Divergence, OfATestScoreNamesWhatIsToBlame) {
   const auto model = make_model(DType::f32);
-  EXPECT_NO_THROW(require_finite_test(*model, score_with_loss(1e30), 3));
+  EXPECT_NO_THROW(require_finite_loss(*model, "test loss", 1e30, 3));
   const double infinity = std::numeric_limits<double>::infinity();
-  EXPECT_EQ(error_of<TrainingDiverged>(
-                [&] { require_finite_test(*model, score_with_loss(infinity), 3); }),
-            "step 3: the test loss is inf, though every parameter is finite: the activations "
-            "overflow");
-  model->parameters().front().value.data().slice(0, 0, 1).fill(NAN);
   EXPECT_EQ(
-      error_of<TrainingDiverged>([&] { require_finite_test(*model, score_with_loss(NAN), 4); }),
-      "step 4: the test loss is nan, and parameter 'embedding.weight' is not finite");
+      error_of<TrainingDiverged>([&] { require_finite_loss(*model, "test loss", infinity, 3); }),
+      "step 3: the test loss is inf, though every parameter is finite: the activations "
+      "overflow");
+  model->parameters().front().value.data().slice(0, 0, 1).fill(NAN);
+  EXPECT_EQ(error_of<TrainingDiverged>([&] { require_finite_loss(*model, "test loss", NAN, 4); }),
+            "step 4: the test loss is nan, and parameter 'embedding.weight' is not finite");
 }
 
 TEST(Divergence, OfWhatAnUpdateMadeNamesIt) {

@@ -249,9 +249,9 @@ TEST_F(TrainerTest, NoCheckpointHoldsWhatIsNotFinite) {
 TEST(TrainingRecord, TakesNoBestThatIsNotFinite) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto record = TrainingRecord::from_map({{"best_step", 3}, {"best_value", nan}});
-  EXPECT_FALSE(record.best_step.has_value());
-  EXPECT_FALSE(record.best_value.has_value());
-  EXPECT_EQ(TrainingRecord::from_map({{"best_step", 3}, {"best_value", 0.5}}).best_step, 3);
+  EXPECT_FALSE(record.best.has_value());
+  EXPECT_EQ(TrainingRecord::from_map({{"best_step", 3}, {"best_value", 0.5}}).best,
+            (BestState{3, 0.5}));
 }
 
 TEST_F(TrainerTest, ACheckpointNamesItsInstructionSet) {
@@ -278,6 +278,9 @@ TEST_F(TrainerTest, ResumeRefusesAnotherRun) {
               HasSubstr("was made with train.seed = 1, but the configuration says 2"));
   EXPECT_THAT(error_of([&] { train("run", {"task.vocab=40"}, "auto"); }),
               HasSubstr("task.vocab = 32"));
+  EXPECT_THAT(
+      error_of([&] { train("run", {"task={name: recall, vocab: 32, seq_len: 16}"}, "auto"); }),
+      HasSubstr("was made with task.name = mqar, but the configuration says recall"));
 }
 
 TEST_F(TrainerTest, BranchesOffFromACheckpoint) {
@@ -301,7 +304,7 @@ TEST_F(TrainerTest, ResumeSkipsABrokenCheckpoint) {
   EXPECT_EQ(read_checkpoint_header(newest).step, 6);
 }
 
-// What a checkpoint says of its run must be able to be, whoever sealed it.
+// What a checkpoint says of its run must be able to be, whoever made it.
 TEST_F(TrainerTest, ResumeRefusesARecordThatCannotBe) {
   train("run");
   const fs::path checkpoints = folder_ / "run" / "checkpoints";

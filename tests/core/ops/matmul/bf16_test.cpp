@@ -6,7 +6,7 @@
 
 #include "core/cpu/simd/isa.h"
 #include "core/ops.h"
-#include "tests/core/ops/product_testing.h"
+#include "tests/core/ops/matmul/product_testing.h"
 #include "tests/error_of.h"
 
 namespace mobius::bf16_product_test {

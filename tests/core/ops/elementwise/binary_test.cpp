@@ -5,10 +5,17 @@
 
 #include "core/error.h"
 #include "tests/core/ops/kernel_testing.h"
+#include "tests/error_of.h"
 
 namespace mobius::binary_test {
 namespace {
 
+<<<<<<< HEAD:tests/core/ops/binary_test.cpp
+=======
+using testing::counting;
+using Values = std::vector<double>;
+
+>>>>>>> h/int:tests/core/ops/elementwise/binary_test.cpp
 struct Shapes {
   Shape a, b, out;
 };
@@ -233,6 +240,27 @@ TEST(Where, ChoosesOverEveryBroadcast) {
       }
     }
   }
+}
+
+TEST(ElementwiseOps, BinaryBroadcastsViews) {
+  const Tensor x = counting({2, 3}), column = counting({2, 1});
+  EXPECT_EQ(add(x, column).to_vector<double>(), (Values{0, 1, 2, 4, 5, 6}));
+  EXPECT_EQ(mul(x.transpose(0, 1), column.reshape({2})).to_vector<double>(),
+            (Values{0, 3, 0, 4, 0, 5}));
+  EXPECT_EQ(error_of([&] {
+              (void)add(x, counting({2, 2}));
+            }),
+            "add: shapes [2, 3] and [2, 2] do not broadcast");
+  EXPECT_EQ(error_of([&] { (void)add(x, x.to(DType::f32)); }), "add: types f64 and f32 differ");
+}
+
+TEST(ElementwiseOps, CompareAndWhere) {
+  const Tensor x = counting({4}), two = placed::full({}, 2, DType::f64);
+  const Tensor less = compare(CompareOp::less, x, two);
+  EXPECT_EQ(less.to_vector<double>(), (Values{1, 1, 0, 0}));
+  EXPECT_EQ(compare(CompareOp::less_equal, x, two).to_vector<double>(), (Values{1, 1, 1, 0}));
+  EXPECT_EQ(compare(CompareOp::equal, x, two).to_vector<double>(), (Values{0, 0, 1, 0}));
+  EXPECT_EQ(where(less, x, two).to_vector<double>(), (Values{0, 1, 2, 2}));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Every operation refuses operands that do not fit, and numbers out of range, before it computes:
-// what core/ops.h promises. Each line would otherwise read or write what is not there, hang, or
+// what core/ops/ promises. Each line would otherwise read or write what is not there, hang, or
 // give numbers that mean nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -99,6 +99,115 @@ TEST(Refusals, OfNumbersOutOfRange) {
   });
 }
 
+// Every operand of every operation is looked at: here by its type, each a wrong one.
+TEST(Refusals, OfForeignTypes) {
+  const Tensor x = zeros({2, 4}), w = zeros({4}), f64 = zeros({2, 4}, DType::f64);
+  const Tensor whole = zeros({2, 4}, DType::i64), bytes = zeros({2, 4}, DType::u8);
+  const Tensor whole_row = zeros({4}, DType::i64), row_f64 = zeros({4}, DType::f64);
+  const Tensor statistic = zeros({2}, DType::f64), index = zeros({2}, DType::i64);
+  const Tensor real_index = zeros({2}), byte_index = zeros({2}, DType::u8);
+  const AttentionMask real_mask{.mask = zeros({4, 4})};
+  const AdamWStep adamw_step{};
+  const SgdStep sgd_step{.lr = 1, .momentum = 0.9, .weight_decay = 0, .nesterov = false, .step = 1};
+  Tensor out = zeros({2, 2}, DType::f64), integers = zeros({3}, DType::i64);
+  expect_refused({
+      {"unary: elements of type i64", [=] { unary({UnaryOp::exp}, whole); }},
+      {"unary: elements of type u8", [=] { unary({UnaryOp::exp}, zeros({0}, DType::u8)); }},
+      {"unary: elements of type i64", [=] { affine(whole, 2, 1); }},
+      {"unary_backward: elements of type", [=] { unary_backward({}, whole, whole, whole); }},
+      {"unary_backward: types", [=] { unary_backward({}, x, f64, x); }},
+      {"swiglu: elements of type", [=] { swiglu(bytes, bytes); }},
+      {"swiglu: types", [=] { swiglu(x, f64); }},
+      {"swiglu_backward: types", [=] { swiglu_backward(x, x, f64); }},
+      {"add: types", [=] { add(x, whole); }},
+      {"compare: types", [=] { compare(CompareOp::less, x, f64); }},
+      {"where: elements of type i64", [=] { where(whole, x, x); }},
+      {"where: types", [=] { where(bytes, x, f64); }},
+      {"dropout: elements of type", [=] { dropout(whole, 0.5, {}); }},
+      {"random_uniform: elements of type", [] { random_uniform({3}, 0, 1, {}, DType::i32); }},
+      {"random_normal: elements of type", [] { random_normal({3}, 0, 1, {}, DType::bf16); }},
+      {"sum: elements of type", [=] { sum(whole); }},
+      {"max: elements of type", [=] { max(bytes, 0); }},
+      {"argmax: elements of type", [=] { argmax(whole); }},
+      {"sum_of_squares: elements of type", [=] { sum_of_squares(whole); }},
+      {"cumsum: elements of type", [=] { cumsum(whole, 0); }},
+      {"concat: types",
+       [=] {
+         concat({x, f64}, 0);
+       }},
+      {"matmul: elements of type", [=] { matmul(whole, whole.transpose(0, 1)); }},
+      {"matmul: types", [=] { matmul(x, f64.transpose(0, 1)); }},
+      {"matmul_add: out is f64", [=]() mutable { matmul_add(out, x, x.transpose(0, 1)); }},
+      {"linear: elements of type", [=] { linear(whole, whole); }},
+      {"linear: types", [=] { linear(x, x, statistic); }},
+      {"masked_softmax: elements of type", [=] { masked_softmax(whole, 1, {}); }},
+      {"masked_softmax: elements of type f32",
+       [=] {
+         masked_softmax(zeros({4, 4}), 1, real_mask);
+       }},
+      {"mask: elements of type f32", [=] { materialize_mask(real_mask, 4, 4); }},
+      {"softmax_backward: elements of type", [=] { softmax_backward(whole, whole, 1); }},
+      {"rms_norm: elements of type", [=] { rms_norm(whole, whole_row, 1); }},
+      {"rms_norm: types", [=] { rms_norm(x, row_f64, 1); }},
+      {"rms_norm_backward: types", [=] { rms_norm_backward(x, w, statistic, f64); }},
+      {"layer_norm: types", [=] { layer_norm(x, w, row_f64, 1); }},
+      {"layer_norm_backward: elements of type f32",
+       [=] { layer_norm_backward(x, w, zeros({2}), statistic, x); }},
+      {"polar: elements of type", [=] { polar(whole); }},
+      {"polar_backward: types",
+       [=] {
+         polar_backward({x, zeros({2, 1})}, f64, {});
+       }},
+      {"gaussian_points: elements of type", [=] { gaussian_points(whole, {}); }},
+      {"gaussian_points_backward: types", [=] { gaussian_points_backward(x, {}, x, f64, {}); }},
+      {"rope: elements of type", [=] { rope(whole, 10, 0); }},
+      {"gather_rows: elements of type f32", [=] { gather_rows(x, real_index); }},
+      {"gather_rows: elements of type u8", [=] { gather_rows(x, byte_index); }},
+      {"scatter_add_rows: elements of type f32", [=] { scatter_add_rows(x, real_index, 3); }},
+      {"scatter_add_rows: elements of type i64", [=] { scatter_add_rows(whole, index, 3); }},
+      {"cross_entropy: elements of type f32",
+       [=] {
+         cross_entropy(zeros({2, 4}), real_index);
+       }},
+      {"cross_entropy: elements of type i64",
+       [=] {
+         cross_entropy(zeros({2, 4}, DType::i64), index);
+       }},
+      {"log_hyp2f1: elements of type", [=] { log_hyp2f1(1, 1, 2, whole); }},
+      {"adamw: elements of type", [=] { adamw(adamw_step, whole, whole, whole, whole); }},
+      {"adamw: types", [=] { adamw(adamw_step, x, x, x, f64); }},
+      {"adamw: the gradient", [=] { adamw(adamw_step, w, x, x, x); }},
+      {"sgd: types", [=] { sgd(sgd_step, x, x, f64); }},
+      {"sgd: the momentum is not dense",
+       [=] {
+         const Tensor square = zeros({2, 2});
+         sgd(sgd_step, square, square, square.transpose(0, 1));
+       }},
+      {"add_: types",
+       [=]() mutable {
+         out.add_(zeros({2, 2}));
+       }},
+      {"scale_: elements of type", [=]() mutable { integers.scale_(2); }},
+      {"linear_attention: elements of type",
+       [] {
+         const Tensor q = zeros({1, 1, 2, 3}, DType::i64);
+         linear_attention({.q = q, .k = q, .v = q});
+       }},
+      {"attention: elements of type",
+       [] {
+         attention({}, inputs_of(zeros({1, 1, 2, 3}, DType::i32)));
+       }},
+  });
+}
+
+TEST(Refusals, OfCopiesToTheHostOfWhatIsNotDense) {
+  const Tensor square = zeros({2, 2}).transpose(0, 1);
+  float host[4] = {};
+  expect_refused(
+      {{"copy_to_host: a [2, 2] that is not dense", [&] { copy_to_host(square, host); }},
+       {"copy_from_host: a [2, 2] that is not dense", [&] { copy_from_host(host, square); }}});
+}
+
 TEST(Refusals, OfMasks) {
   const Tensor scores = zeros({3, 3});
   const std::vector<AttentionMask> masks = {{.window = -1},
@@ -171,6 +280,19 @@ TEST(Refusals, OfAttention) {
       {"linear_attention_backward: grad_out",
        [&] { linear_attention_backward(linear, linear_result, x.slice(2, 0, 2)); }},
   });
+}
+
+TEST(Refusals, AttentionChecksItsSelectedKeys) {
+  const Tensor x = placed::ones({1, 2, 3, 4});
+  AttentionInputs inputs;
+  inputs.q = inputs.k = inputs.v = x;
+  AttentionSpec spec;
+  spec.mask.selected = placed::zeros({1, 2, 2, 4}, DType::i32);
+  EXPECT_EQ(error_of([&] { attention(spec, inputs); }),
+            "attention: shapes [1, 2, 2, 4] and [1, 2, 3, 4] do not broadcast");
+  spec.mask.selected = placed::zeros({1, 2, 3, 4});
+  EXPECT_EQ(error_of([&] { attention(spec, inputs); }),
+            "attention: elements of type f32 are not supported here");
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "train/checkpoint/checkpoint.h"
-#include "train/config/config.h"
 
 namespace mobius {
 
@@ -25,13 +24,8 @@ struct TrainingRecord {
   double train_seconds = 0;
   std::int64_t tokens = 0;
   std::int64_t evaluated_step = 0;  ///< of the last evaluation; 0: none yet
-  std::optional<std::int64_t> best_step;
-  std::optional<double> best_value;  ///< of checkpoint.metric
+  std::optional<BestState> best;
   std::optional<std::int64_t> steps_to_99;
-
-  /// best_step and best_value; nothing where there is none yet.
-  std::optional<BestState> best() const;
-  void set_best(const std::optional<BestState>& best);
 
   std::map<std::string, double> to_map() const;
   /// That of the checkpoint `path`. Throws Error, naming it, where what it tells cannot be.
@@ -39,14 +33,5 @@ struct TrainingRecord {
   /// Throws Error where a count is none.
   static TrainingRecord from_map(const std::map<std::string, double>& values);
 };
-
-/// The best state of a run that goes on from the checkpoint `start` and keeps best.h5 in the folder
-/// `checkpoints`: a record without its file says nothing, so it is what the best.h5 there says of
-/// itself. Where there is none, as at the beginning of a branch, the one `recorded` is copied from
-/// beside `start`; nothing where it is no longer there. Throws Error where it cannot be written.
-std::optional<BestState> take_best(const std::filesystem::path& checkpoints,
-                                   const std::filesystem::path& start,
-                                   const std::optional<BestState>& recorded, Config& config,
-                                   const Registries& known);
 
 }  // namespace mobius

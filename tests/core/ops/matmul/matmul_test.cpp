@@ -4,11 +4,17 @@
 #include <functional>
 
 #include "core/ops.h"
-#include "tests/core/ops/product_testing.h"
+#include "tests/core/ops/matmul/product_testing.h"
+#include "tests/error_of.h"
 
 namespace mobius::matmul_test {
 namespace {
 
+<<<<<<< HEAD:tests/core/ops/matmul_test.cpp
+=======
+using testing::counting;
+using Values = std::vector<double>;
+>>>>>>> h/int:tests/core/ops/matmul/matmul_test.cpp
 using testing::expect_product;
 using testing::expect_same_for_every_thread_count;
 using testing::matrix_views;
@@ -177,6 +183,22 @@ TYPED_TEST(Linear, SameBitsForEveryThreadCount) {
   const Tensor bias = random_tensor<T>({40}, 3);
   expect_same_for_every_thread_count<T>(
       [&] { return linear_activation(x, w, bias, Activation::gelu).out; });
+}
+
+TEST(MatmulOps, MatmulChecksShapesAndBroadcastsBatches) {
+  const Tensor a = counting({2, 1, 2, 3}), b = counting({4, 3, 2});
+  const Tensor c = matmul(a, b);
+  EXPECT_EQ(c.shape(), (Shape{2, 4, 2, 2}));
+  EXPECT_EQ(c.slice(0, 1, 2).slice(1, 2, 3).to_vector<double>(),
+            matmul(a.slice(0, 1, 2).reshape({2, 3}), b.slice(0, 2, 3).reshape({3, 2}))
+                .to_vector<double>());
+  EXPECT_EQ(error_of([&] {
+              (void)matmul(counting({2, 3}), counting({2, 3}));
+            }),
+            "matmul: [2, 3] x [2, 3]: expected [..., M, K] x [..., K, N]");
+  Tensor out = placed::ones({2, 2}, DType::f64);
+  matmul_add(out, counting({2, 1}), counting({1, 2}));
+  EXPECT_EQ(out.to_vector<double>(), (Values{1, 1, 1, 2}));
 }
 
 }  // namespace
