@@ -59,8 +59,7 @@ LossResult cross_entropy(const Variable& logits, const Labels& labels, double no
       record("cross_entropy", {logits}, mean_loss(sums, count, logits.dtype()),
              [grad = Saved("cross_entropy", result.grad_logits), positions = labels.positions()](
                  const std::vector<Tensor>& grads, const NeedsGrad&) {
-               return std::vector<Tensor>{
-                   scatter_add_rows(times(grad.get(), grads[0]), positions)};
+               return std::vector<Tensor>{scatter_add_rows(times(grad.get(), grads[0]), positions)};
              });
   return {std::move(loss), std::move(sums), std::move(result.predictions)};
 }
@@ -70,7 +69,7 @@ LossResult cross_entropy(const Variable& logits, const Tensor& labels, double no
     throw ShapeError("cross_entropy: logits {} and labels {}: expected [R, V] and [R]",
                      to_string(logits.shape()), to_string(labels.shape()));
   }
-  require_index("cross_entropy", labels, logits.data());
+  require_index("cross_entropy", "labels", labels, logits.data());
   return cross_entropy(logits, Labels("cross_entropy", labels, logits.size(1)), normalizer);
 }
 
@@ -112,17 +111,17 @@ LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
     grad_weight.scale_(1 / count);
   }
 
-  Variable loss = record(
-      "linear_cross_entropy", {hidden, weight}, mean_loss(sums, count, hidden.dtype()),
-      [grad_rows, grad_weight, positions = labels.positions(), shape = hidden.shape()](
-          const std::vector<Tensor>& grads, const NeedsGrad& needs) {
-        std::vector<Tensor> result(2);
-        if (needs[0]) {
-          result[0] = scatter_add_rows(times(grad_rows, grads[0]), positions).reshape(shape);
-        }
-        if (needs[1]) result[1] = times(grad_weight, grads[0]);
-        return result;
-      });
+  Variable loss =
+      record("linear_cross_entropy", {hidden, weight}, mean_loss(sums, count, hidden.dtype()),
+             [grad_rows, grad_weight, positions = labels.positions(), shape = hidden.shape()](
+                 const std::vector<Tensor>& grads, const NeedsGrad& needs) {
+               std::vector<Tensor> result(2);
+               if (needs[0]) {
+                 result[0] = scatter_add_rows(times(grad_rows, grads[0]), positions).reshape(shape);
+               }
+               if (needs[1]) result[1] = times(grad_weight, grads[0]);
+               return result;
+             });
   return {std::move(loss), std::move(sums), std::move(predictions)};
 }
 
@@ -130,9 +129,10 @@ LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
                                 const Tensor& labels, double normalizer,
                                 ProductPrecision precision) {
   require_fitting(hidden, weight, labels.numel());
-  require_index("linear_cross_entropy", labels, hidden.data());
-  return linear_cross_entropy(hidden, weight, Labels("linear_cross_entropy", labels, weight.size(0)),
-                              normalizer, precision);
+  require_index("linear_cross_entropy", "labels", labels, hidden.data());
+  return linear_cross_entropy(hidden, weight,
+                              Labels("linear_cross_entropy", labels, weight.size(0)), normalizer,
+                              precision);
 }
 
 }  // namespace mobius

@@ -113,7 +113,7 @@ TEST_P(GuardedTraining, ModelsMoveAndAreExchanged) {
 
 INSTANTIATE_TEST_SUITE_P(Attentions, GuardedTraining,
                          ::testing::Values("softmax", "conformal", "performer", "w2", "sparse"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& setting) { return setting.param; });
 
 }  // namespace
 }  // namespace mobius::guarded_training_test

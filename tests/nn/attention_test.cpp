@@ -310,7 +310,7 @@ class EveryScoreMap : public ::testing::TestWithParam<std::tuple<ScoreMap, Weigh
             const Shape shape = number.of == NumberOf::query ? Shape{2, 4, n_q}
                                 : number.of == NumberOf::key ? Shape{2, 2, n_k}
                                                              : Shape{4, n_q + n_k - 1};
-            x = Variable(random_uniform(shape, 0.05, 0.9, {7, stream++}, DType::f64), true);
+            x = Variable(placed::random_uniform(shape, 0.05, 0.9, {7, stream++}, DType::f64), true);
           },
           map.uses, call.inputs);
     });
@@ -374,7 +374,7 @@ TEST_P(EveryScoreMap, SelectsTheSameKeysInBothForms) {
       5);
   expect_fused_is_composed(selected);
   const Tensor weights = attention_weights(selected).data();
-  const Tensor is_kept = compare(CompareOp::less, Tensor::zeros({}, DType::f64), weights);
+  const Tensor is_kept = compare(CompareOp::less, placed::zeros({}, DType::f64), weights);
   EXPECT_EQ(max(sum(is_kept.to(DType::f64), {-1}).reshape({-1}), 0).item(), 5);
 }
 

@@ -253,7 +253,7 @@ RunSummary run_training(Config& config, const Resume& resume, const Registries& 
 
 RunSummary run_training(Config& config, const Resume& resume, const Registries& known,
                         Progress& progress, const StopSignal& stop) {
-  OneRank alone;
+  OneRank alone(device_of(config));
   return run_training(config, resume, known, progress, stop, alone);
 }
 

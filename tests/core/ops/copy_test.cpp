@@ -10,7 +10,6 @@ namespace {
 
 using testing::counting;
 using Values = std::vector<double>;
-using testing::cpu;
 
 constexpr DType all_types[] = {DType::f32, DType::f64, DType::bf16,
                                DType::i32, DType::i64, DType::u8};

@@ -84,7 +84,7 @@ Tensor misaligned(const std::vector<T>& values) {
 /// Those of update `step`, with gradients as they are.
 inline Tensor update_scalars(double learning_rate, int step, double factor = 1) {
   const std::vector<double> scalars = {learning_rate, static_cast<double>(step), factor, 0, 0, 0};
-  return Tensor::from(scalars, {UpdateScalar::count});
+  return placed::from(scalars, {UpdateScalar::count});
 }
 
 /// |got - want| within `ulps` units of T in the last place of `scale` (of want when 0), or within

@@ -11,7 +11,6 @@
 namespace mobius::random_test {
 namespace {
 
-using testing::cpu;
 using Words = std::array<std::uint32_t, 4>;
 
 // Known answers of philox4x32-10, from kat_vectors of the Random123 library.

@@ -10,7 +10,6 @@ namespace {
 
 using testing::counting;
 using Values = std::vector<double>;
-using testing::cpu;
 using testing::near;
 
 struct Sizes {

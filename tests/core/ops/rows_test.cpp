@@ -7,7 +7,6 @@ namespace mobius::rows_test {
 namespace {
 
 using testing::counting;
-using testing::cpu;
 using testing::expect_same_for_every_thread_count;
 using testing::random_tensor;
 

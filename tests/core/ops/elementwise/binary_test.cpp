@@ -10,10 +10,12 @@
 namespace mobius::binary_test {
 namespace {
 
+<<<<<<< HEAD:tests/core/ops/binary_test.cpp
+=======
 using testing::counting;
 using Values = std::vector<double>;
-using testing::cpu;
 
+>>>>>>> h/int:tests/core/ops/elementwise/binary_test.cpp
 struct Shapes {
   Shape a, b, out;
 };

@@ -10,7 +10,6 @@
 namespace mobius::elementwise_test {
 namespace {
 
-using testing::cpu;
 using testing::misaligned;
 using testing::near;
 using Real = long double;

@@ -12,7 +12,6 @@
 namespace mobius::bf16_product_test {
 namespace {
 
-using testing::cpu;
 using testing::expect_product;
 using testing::expect_same_for_every_thread_count;
 using testing::matrix_views;
@@ -257,7 +256,7 @@ TEST(Bf16Linear, SameBitsForEveryThreadCount) {
 // ---- the instruction set
 
 TEST(Bf16Products, AreForTheProcessorsThatHaveThem) {
-  const Backend& backend = cpu();  // it chooses the instruction set
+  const Backend& backend = backend_for(testing::device());  // it chooses the instruction set
   EXPECT_EQ(backend.has_bf16_products, isa_has_bf16_products());
   EXPECT_FALSE(isa_name() == "AVX2" && isa_has_bf16_products());
 }
