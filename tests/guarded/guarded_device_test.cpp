@@ -56,6 +56,7 @@ TEST(GuardedDeviceDeathTest, MemoryIsClosedAgainAfterAKernelThatThrew) {
 
 TEST(GuardedDevice, CountsKernelsAndCopies) {
   testing::reset_guarded_counts();
+  testing::reset_guarded_counts(other_guarded_device);
   const Tensor x = Tensor::from(values, {4}, guarded_device);
   EXPECT_EQ(guarded_counts().copies_from_host, 1);
   const Tensor y = scale(x, 2);

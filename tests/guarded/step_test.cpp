@@ -154,7 +154,7 @@ TEST_F(GuardedRun, ReadsNothingMoreForMoreSteps) {
   for (const std::string attention : {"softmax", "conformal"}) {
     for (const std::string optimizer : {"adamw", "sgd"}) {
       const std::vector<std::string> overrides = {"attention.kind=" + attention,
-                                                  "optimizer.kind=" + optimizer};
+                                                  "optimizer.name=" + optimizer};
       EXPECT_EQ(reads(20, overrides), reads(10, overrides)) << attention << " " << optimizer;
     }
   }

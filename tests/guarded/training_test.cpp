@@ -21,9 +21,7 @@ using testing::guarded_device;
 class GuardedTraining : public ::testing::TestWithParam<std::string> {
  protected:
   std::unique_ptr<Config> config_on(Device device, const std::string& run) {
-    auto config = config_of(
-        kTinyRun, {"attention.kind=" + GetParam(), "train.max_steps=" + std::to_string(steps)},
-        known_);
+    auto config = config_of(kTinyRun, {"attention.kind=" + GetParam()}, known_);
     config->train.device = to_string(device);
     config->output.dir = (folder_ / run).string();
     return config;
