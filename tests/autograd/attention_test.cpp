@@ -81,7 +81,7 @@ Variable composed(const Problem& p) {
   const std::int64_t heads = in.q.size(1), n_q = in.q.size(2), n_k = in.k.size(2);
   const Variable product =
       matmul(in.q, transpose(for_every_head(in.k, heads), -1, -2));  // [B, H, Nq, Nk]
-  const Tensor allowed = materialize_mask(p.spec.mask, n_q, n_k);
+  const Tensor allowed = materialize_mask(p.spec.mask, n_q, n_k, testing::device());
   const AttentionMask given{.mask = allowed};
   const Variable v = for_every_head(in.v, heads);
   const auto column = [](const Variable& x) {
@@ -391,8 +391,9 @@ TEST(AttentionTopk, KeepsTheLargestProductsAndOfEqualOnesTheEarlier) {
     const Tensor products =
         matmul(p.inputs.q.data(), for_every_head(p.inputs.k, s.heads).data().transpose(-1, -2));
     const std::vector<double> all = products.to_vector<double>();
-    const std::vector<double> seen =
-        materialize_mask(p.spec.mask, s.n_q, s.n_k).expand(products.shape()).to_vector<double>();
+    const std::vector<double> seen = materialize_mask(p.spec.mask, s.n_q, s.n_k, testing::device())
+                                         .expand(products.shape())
+                                         .to_vector<double>();
     std::vector<std::uint8_t> kept(all.size(), 0);
     for (std::size_t row = 0; row < all.size(); row += static_cast<std::size_t>(s.n_k)) {
       std::vector<std::size_t> order;
@@ -486,8 +487,9 @@ TEST(LinearAttention, EqualsTheQuadraticFormOnRaggedShapes) {
       in.k = positive({s.batch, s.groups, s.n_k, s.d}, 2);
       in.v = randn({s.batch, s.groups, s.n_k, s.dv}, 3);
       const Variable products = matmul(in.q, transpose(for_every_head(in.k, s.heads), -1, -2));
-      const Variable w = where(materialize_mask({.causal = causal}, s.n_q, s.n_k), products,
-                               Variable(placed::zeros({}, DType::f64)));
+      const Variable w =
+          where(materialize_mask({.causal = causal}, s.n_q, s.n_k, testing::device()), products,
+                Variable(placed::zeros({}, DType::f64)));
       const Variable expected =
           matmul(w, for_every_head(in.v, s.heads)) / affine(sum(w, {-1}, true), 1, 1e-6);
       const Variable fused = linear_attention(in.q, in.k, in.v, causal, 1e-6);

@@ -24,7 +24,7 @@ class KernelDoor : public ::testing::Test {
   Backend& cpu_ = backend_for({});
 
  private:
-  void (*begin_)(Device) = cpu_.begin;
+  void (*begin_)(Device, std::string_view) = cpu_.begin;
   void (*end_)(Device, bool) = cpu_.end;
   SpecialKernels* special_ = cpu_.special;
 };
@@ -33,18 +33,20 @@ std::vector<std::string> calls;
 
 TEST_F(KernelDoor, HooksSurroundEachCallOfAKernel) {
   calls.clear();
-  cpu_.begin = [](Device device) { calls.push_back("begin " + to_string(device)); };
+  cpu_.begin = [](Device device, std::string_view family) {
+    calls.push_back(fmt::format("begin {} on {}", family, to_string(device)));
+  };
   cpu_.end = [](Device, bool kernel_threw) { calls.push_back(kernel_threw ? "threw" : "end"); };
   const Tensor x = Tensor::empty({3}, DType::i64), y = Tensor::empty({3});
   EXPECT_THAT(calls, ::testing::IsEmpty());
   kernels(x, &Backend::copy)->fill(x, 0);
-  EXPECT_THAT(calls, ::testing::ElementsAre("begin cpu", "end"));
+  EXPECT_THAT(calls, ::testing::ElementsAre("begin copy on cpu", "end"));
   calls.clear();
   EXPECT_THROW(div(x, x), Error);  // by zero, which the kernel finds
-  EXPECT_THAT(calls, ::testing::ElementsAre("begin cpu", "threw"));
+  EXPECT_THAT(calls, ::testing::ElementsAre("begin elementwise on cpu", "threw"));
   calls.clear();
   (void)y.to_vector<float>();
-  EXPECT_THAT(calls, ::testing::ElementsAre("begin cpu", "end"));
+  EXPECT_THAT(calls, ::testing::ElementsAre("begin copy on cpu", "end"));
 }
 
 TEST_F(KernelDoor, AnErrorOfTheEndHookReachesTheCaller) {

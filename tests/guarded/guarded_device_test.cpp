@@ -18,6 +18,8 @@ using testing::other_guarded_device;
 
 const std::vector<float> values{1, 2, 3, 4};
 
+float read(const float* address) { return *static_cast<const volatile float*>(address); }
+
 TEST(GuardedDevice, ComputesAsTheCpuDoes) {
   const Tensor x = Tensor::from(values, {2, 2}, guarded_device);
   const Tensor product = matmul(x, add(x, x));
@@ -28,8 +30,7 @@ TEST(GuardedDevice, ComputesAsTheCpuDoes) {
 TEST(GuardedDeviceDeathTest, HostReadsOfDeviceMemoryCrashWithAName) {
   const Tensor x = Tensor::from(values, {4}, guarded_device);
   const Tensor y = scale(x, 2);
-  volatile float seen = 0;
-  EXPECT_DEATH(seen = *y.data<float>(),
+  EXPECT_DEATH(read(y.data<float>()),
                "host dereferenced device memory at 0x[0-9a-f]+, in a block of 16 bytes on test; "
                "last kernel: elementwise");
   EXPECT_DEATH(*x.data<float>() = 5, "host dereferenced device memory");
@@ -37,8 +38,7 @@ TEST(GuardedDeviceDeathTest, HostReadsOfDeviceMemoryCrashWithAName) {
 
 TEST(GuardedDeviceDeathTest, FreedMemoryIsOfNoBlock) {
   const float* freed = Tensor::from(values, {4}, guarded_device).data<float>();
-  volatile float seen = 0;
-  EXPECT_DEATH(seen = *freed, "host dereferenced device memory at .*, in a block of 0 bytes");
+  EXPECT_DEATH(read(freed), "host dereferenced device memory at .*, in a block of 0 bytes");
 }
 
 TEST(GuardedDeviceDeathTest, KernelsDoNotReachTheMemoryOfTheOtherDevice) {
@@ -51,12 +51,12 @@ TEST(GuardedDeviceDeathTest, KernelsDoNotReachTheMemoryOfTheOtherDevice) {
 TEST(GuardedDeviceDeathTest, MemoryIsClosedAgainAfterAKernelThatThrew) {
   const Tensor x = Tensor::from(values, {4}, guarded_device);
   EXPECT_THAT(error_of([&] { copy_to_host(x, x.raw()); }), HasSubstr("is not host memory"));
-  volatile float seen = 0;
-  EXPECT_DEATH(seen = *x.data<float>(), "host dereferenced device memory");
+  EXPECT_DEATH(read(x.data<float>()), "host dereferenced device memory");
 }
 
 TEST(GuardedDevice, CountsKernelsAndCopies) {
   testing::reset_guarded_counts();
+  testing::reset_guarded_counts(other_guarded_device);
   const Tensor x = Tensor::from(values, {4}, guarded_device);
   EXPECT_EQ(guarded_counts().copies_from_host, 1);
   const Tensor y = scale(x, 2);

@@ -103,7 +103,9 @@ TEST_P(GuardedStep, WaitsForNothingAndCopiesNothingBetweenTwoLinesOfMetrics) {
     EXPECT_GT(guarded_counts().kernels, 100);
 
     on_cpu.train(on_cpu.batch(step), step);
-    if (step % log_every == 0) EXPECT_EQ(on_device.read(step), on_cpu.read(step));
+    if (step % log_every == 0) {
+      EXPECT_EQ(on_device.read(step), on_cpu.read(step));
+    }
   }
 }
 
@@ -112,8 +114,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Setting{"softmax", "adamw"}, Setting{"softmax", "sgd"},
                       Setting{"conformal", "adamw"}, Setting{"conformal", "sgd"},
                       Setting{"softmax", "adamw", Positions::rope}, Setting{"linear", "adamw"}),
-    [](const auto& info) {
-      const Setting& setting = info.param;
+    [](const auto& chosen) {
+      const Setting& setting = chosen.param;
       const bool has_rope = setting.positions == Positions::rope;
       return setting.attention + "_" + setting.optimizer + (has_rope ? "_rope" : "");
     });

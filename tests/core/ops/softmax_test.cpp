@@ -161,7 +161,7 @@ TYPED_TEST(Softmax, EmptyScores) {
 TEST(MaterializeMask, CombinesCausalAndGiven) {
   const Tensor given = random_mask({3, 1, 7}, 1);
   for (const bool causal : {false, true}) {
-    const Tensor allowed = materialize_mask({causal, given}, 5, 7);
+    const Tensor allowed = materialize_mask({causal, given}, 5, 7, testing::device());
     ASSERT_EQ(allowed.shape(), (Shape{3, 5, 7}));
     const auto values = given.to_vector<std::uint8_t>(), got = allowed.to_vector<std::uint8_t>();
     for (std::int64_t b = 0; b < 3; ++b)
@@ -172,23 +172,25 @@ TEST(MaterializeMask, CombinesCausalAndGiven) {
           EXPECT_EQ(got[static_cast<std::size_t>((b * 5 + i) * 7 + j)], want ? 1 : 0);
         }
   }
-  EXPECT_EQ(materialize_mask({true, {}}, 2, 3).to_vector<int>(),
+  EXPECT_EQ(materialize_mask({true, {}}, 2, 3, testing::device()).to_vector<int>(),
             (std::vector<int>{1, 1, 0, 1, 1, 1}));
 }
 
 TEST(SoftmaxOps, MasksCombine) {
   const Tensor given = placed::from(std::vector<std::uint8_t>{1, 0, 1}, {1, 3});
-  const Tensor allowed = materialize_mask({.causal = true, .mask = given}, 2, 3);
+  const Tensor allowed = materialize_mask({.causal = true, .mask = given}, 2, 3, testing::device());
   EXPECT_EQ(allowed.to_vector<double>(), (Values{1, 0, 0, 1, 0, 1}));
-  EXPECT_THROW(materialize_mask({.causal = true, .mask = placed::ones({4, 3}, DType::u8)}, 2, 3),
+  EXPECT_THROW(materialize_mask({.causal = true, .mask = placed::ones({4, 3}, DType::u8)}, 2, 3,
+                                testing::device()),
                ShapeError);
 }
 
 TEST(MaskedSoftmax, SelectedKeysCombineWithTheRestOfAMask) {
   const Tensor selected = placed::from(std::vector<std::int32_t>{0, 2, 1, 3}, {2, 2});
-  EXPECT_EQ(materialize_mask({.selected = selected}, 2, 3).to_vector<double>(),
+  EXPECT_EQ(materialize_mask({.selected = selected}, 2, 3, testing::device()).to_vector<double>(),
             (Values{1, 0, 1, 0, 1, 0}));
-  EXPECT_EQ(materialize_mask({.causal = true, .selected = selected}, 2, 3).to_vector<double>(),
+  EXPECT_EQ(materialize_mask({.causal = true, .selected = selected}, 2, 3, testing::device())
+                .to_vector<double>(),
             (Values{1, 0, 0, 0, 1, 0}));
   EXPECT_EQ(masked_softmax(placed::ones({2, 3}), 1, {.selected = selected}).to_vector<double>(),
             (Values{0.5, 0, 0.5, 0, 1, 0}));

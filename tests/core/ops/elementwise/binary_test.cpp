@@ -10,12 +10,9 @@
 namespace mobius::binary_test {
 namespace {
 
-<<<<<<< HEAD:tests/core/ops/binary_test.cpp
-=======
 using testing::counting;
 using Values = std::vector<double>;
 
->>>>>>> h/int:tests/core/ops/elementwise/binary_test.cpp
 struct Shapes {
   Shape a, b, out;
 };

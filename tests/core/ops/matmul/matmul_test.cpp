@@ -10,11 +10,8 @@
 namespace mobius::matmul_test {
 namespace {
 
-<<<<<<< HEAD:tests/core/ops/matmul_test.cpp
-=======
 using testing::counting;
 using Values = std::vector<double>;
->>>>>>> h/int:tests/core/ops/matmul/matmul_test.cpp
 using testing::expect_product;
 using testing::expect_same_for_every_thread_count;
 using testing::matrix_views;
