@@ -31,9 +31,16 @@ RowIndex::RowIndex(std::string_view what, const Tensor& index, std::int64_t n_ro
     offsets.push_back(static_cast<std::int64_t>(i));
   }
   offsets.push_back(std::ssize(positions));
-  rows_ = Tensor::from(rows, {std::ssize(rows)}, index.device());
-  offsets_ = Tensor::from(offsets, {std::ssize(offsets)}, index.device());
-  positions_ = Tensor::from(positions, {std::ssize(positions)}, index.device());
+  // With room for as many rows as there are positions: batches of one size take the same memory.
+  const auto padded = [&](std::vector<std::int64_t>& numbers, std::int64_t room) {
+    const std::int64_t n = std::ssize(numbers);
+    numbers.resize(static_cast<std::size_t>(room));
+    return Tensor::from(numbers, {room}, index.device()).slice(0, 0, n);
+  };
+  const std::int64_t n = index.numel();
+  rows_ = padded(rows, n);
+  offsets_ = padded(offsets, n + 1);
+  positions_ = padded(positions, n);
 }
 
 RowIndex RowIndex::to(Device device) const {

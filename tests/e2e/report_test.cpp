@@ -190,7 +190,7 @@ TEST_F(HostileNamesTest, AreDataOfThePage) {
 
 // The page sets names as text, never as elements or code.
 TEST_F(HostileNamesTest, AreTextInThePage) {
-  const fs::path sources = fs::path(MOBIUS_SOURCE_DIR) / "train" / "report_page";
+  const fs::path sources = fs::path(MOBIUS_SOURCE_DIR) / "train" / "compare" / "report_page";
   for (const char* file : {"page.js", "page.html"}) {
     const std::string text = read_text(sources / file);
     ASSERT_FALSE(text.empty());

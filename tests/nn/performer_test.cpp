@@ -13,7 +13,7 @@ using testing::distance;
 using testing::normal;
 
 Tensor omega_of(std::int64_t m, std::int64_t d, std::uint64_t seed = 1, DType dtype = DType::f64) {
-  return orthogonal_gaussian(m, d, {.seed = seed, .stream = 7}, dtype);
+  return orthogonal_gaussian(m, d, {.seed = seed, .stream = 7}, dtype, testing::device());
 }
 
 void expect_positive(const Tensor& features) {

@@ -8,6 +8,7 @@
 
 #include "core/backend.h"
 #include "core/ops.h"
+#include "tests/device.h"
 #include "tests/core/ops/kernel_testing.h"
 
 namespace mobius::flush_to_zero_test {
@@ -97,8 +98,8 @@ TYPED_TEST(Flushed, OperationsGiveZero) {
 TYPED_TEST(Flushed, MomentsDecayToZero) {
   const DType type = dtype_of<TypeParam>();
   const auto least = static_cast<double>(std::numeric_limits<TypeParam>::min());
-  const Tensor zero = Tensor::zeros({9}, type), parameter = Tensor::ones({9}, type);
-  const Tensor m = Tensor::full({9}, least, type), v = Tensor::full({9}, least, type);
+  const Tensor zero = placed::zeros({9}, type), parameter = placed::ones({9}, type);
+  const Tensor m = placed::full({9}, least, type), v = placed::full({9}, least, type);
   const ParameterUpdate update = {zero, parameter, {m, v}};
   adamw({.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0}, std::span(&update, 1),
         testing::update_scalars(0.1, 1000));

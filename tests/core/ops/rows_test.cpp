@@ -76,7 +76,7 @@ TEST(RowsOps, IndicesOutsideTheTableAreNamed) {
   EXPECT_EQ(error_of([&] { (void)gather_rows(table, index); }),
             "gather_rows: index 4 at position 1 is outside [0, 4)");
   EXPECT_EQ(error_of([&] { (void)scatter_add_rows(table, index, 4); }),
-            "scatter_add_rows: rows has shape [4, 2], expected [2, 2]");
+            "scatter_add_rows: index 4 at position 1 is outside [0, 4)");
 }
 
 }  // namespace
