@@ -21,7 +21,7 @@ namespace {
 
 // Address space alone: pages come with their first use.
 constexpr std::size_t arena_bytes = std::size_t{64} << 30;
-// The arena is opened and closed up to a multiple of this.
+// The arena is opened and closed up to a multiple of this, the size of a huge page.
 constexpr std::size_t opening_step = std::size_t{2} << 20;
 
 // A range of addresses that is handed out from its beginning and never taken back. The part in use
@@ -29,10 +29,13 @@ constexpr std::size_t opening_step = std::size_t{2} << 20;
 class Arena {
  public:
   Arena() {
-    void* const start =
-        mmap(nullptr, arena_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const start = mmap(nullptr, arena_bytes + opening_step, PROT_NONE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (start == MAP_FAILED) throw Error("guarded device: no {} bytes of addresses", arena_bytes);
-    start_ = static_cast<std::byte*>(start);
+    const std::size_t beyond = reinterpret_cast<std::uintptr_t>(start) % opening_step;
+    start_ = static_cast<std::byte*>(start) + (opening_step - beyond) % opening_step;
+    // Opening and closing takes time for every page: with 4 KiB ones, tests ran 20 times as long.
+    madvise(start_, arena_bytes, MADV_HUGEPAGE);
   }
 
   // nullptr when the arena is used up.
