@@ -21,8 +21,8 @@ struct ProcessEnd {
 };
 
 /// Opens the file to which the output of a child process is appended. The child holds it as long as
-/// it lives, even beyond the end of this process. Returns nothing if a process still holds it; locks
-/// that the file system does not have hold nothing. Throws Error if it cannot be opened.
+/// it lives, even beyond the end of this process. Returns nothing if a process still holds it;
+/// locks that the file system does not have hold nothing. Throws Error if it cannot be opened.
 std::optional<Descriptor> take_log(const std::filesystem::path& path);
 
 /// A process whose output goes to a log. It has a process group of its own, so that only its parent

@@ -66,8 +66,8 @@ class Comparison {
   /// The runs in the order of their names.
   const std::vector<ComparedRun>& runs() const { return runs_; }
   /// The variants, the best first. The best learning rate of each has the best mean over its
-  /// complete runs, or the smaller loss among equals. One with a missing or diverged run comes after
-  /// all others.
+  /// complete runs, or the smaller loss among equals. One with a missing or diverged run comes
+  /// after all others.
   const std::vector<ComparedVariant>& variants() const { return variants_; }
   /// The metric that judges the runs: `checkpoint.metric` of the first.
   Metric metric() const { return metric_; }

@@ -201,8 +201,8 @@ void read_axes(const ConfigNode& node, const std::string& path, std::vector<Axis
   }
 }
 
-// Names contain the last part of a key if no other key of the grid ends alike, else the whole key. A
-// key whose values are names of kinds does not appear.
+// Names contain the last part of a key if no other key of the grid ends alike, else the whole key.
+// A key whose values are names of kinds does not appear.
 void name_keys(std::vector<Axis>& axes) {
   const auto last_part = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
   std::map<std::string, int> count;

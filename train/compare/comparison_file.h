@@ -35,8 +35,8 @@ struct ComparisonJob {
   ConfigDocument document;
 };
 
-/// The keys that a comparison has beside those of a run, for `mobius config help`. They hold keys of
-/// the configuration, which expand_comparison() reads.
+/// The keys that a comparison has beside those of a run, for `mobius config help`. They hold keys
+/// of the configuration, which expand_comparison() reads.
 struct ComparisonKeys {
   struct Variation {
     std::string name;
@@ -48,8 +48,8 @@ struct ComparisonKeys {
   void describe(Schema& schema);
 };
 
-/// Throws ConfigError with the place if `variations` or `grid` are not as above, a value of the grid
-/// is given twice (1e-3 and 0.001 are equal), a run would have the name of a file that runs or
+/// Throws ConfigError with the place if `variations` or `grid` are not as above, a value of the
+/// grid is given twice (1e-3 and 0.001 are equal), a run would have the name of a file that runs or
 /// comparisons write or of another run (ignoring case), or an override changes no run because the
 /// grid or every variation sets its key.
 std::vector<ComparisonJob> expand_comparison(const ConfigDocument& comparison);

@@ -59,7 +59,8 @@ std::set<std::string> groups_of(const Comparison& comparison) {
 }
 
 std::optional<Score> score_of(const RunSummary& summary, const std::string& group) {
-  const auto found = std::ranges::find(summary.groups, group, [](const auto& g) { return g.first; });
+  const auto found =
+      std::ranges::find(summary.groups, group, [](const auto& g) { return g.first; });
   return found == summary.groups.end() ? std::nullopt : std::optional(found->second);
 }
 

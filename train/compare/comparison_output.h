@@ -13,8 +13,8 @@ inline constexpr std::string_view comparison_csv = "comparison.csv";
 inline constexpr std::string_view comparison_json = "comparison.json";
 inline constexpr std::string_view comparison_page = "report.html";
 
-/// Writes one line per variant, the best first: mean +- deviation over the seeds of its best learning
-/// rate.
+/// Writes one line per variant, the best first: mean +- deviation over the seeds of its best
+/// learning rate.
 std::string to_text(const Comparison& comparison);
 
 /// Writes one line per variant, then one per run, told apart by the column `level`. Means and
@@ -22,8 +22,8 @@ std::string to_text(const Comparison& comparison);
 /// deviations.
 std::string to_csv(const Comparison& comparison);
 
-/// Writes everything: `metric`, `variants` (with each learning rate tried) and `runs`, each with the
-/// values of the keys that differ. docs/comparisons.md lists the fields.
+/// Writes everything: `metric`, `variants` (with each learning rate tried) and `runs`, each with
+/// the values of the keys that differ. docs/comparisons.md lists the fields.
 std::string to_json(const Comparison& comparison);
 
 }  // namespace mobius

@@ -140,9 +140,8 @@ class JobPool {
 
   // Starts jobs in their order; busy ones stay.
   void start_waiting() {
-    std::erase_if(waiting_, [this](std::size_t job) {
-      return running_.size() < at_once_ && try_start(job);
-    });
+    std::erase_if(waiting_,
+                  [this](std::size_t job) { return running_.size() < at_once_ && try_start(job); });
   }
 
   // Returns false if it must be tried again.

@@ -40,8 +40,8 @@ struct JobStatus {
   std::string problem{};            ///< the last error of a failed or diverged process
 };
 
-/// Shows the progress of jobs: one line per job, redrawn in place, on a terminal; elsewhere one line
-/// whenever a job starts or ends. It writes, and asks `stop` to stop, as Output does.
+/// Shows the progress of jobs: one line per job, redrawn in place, on a terminal; elsewhere one
+/// line whenever a job starts or ends. It writes, and asks `stop` to stop, as Output does.
 class JobDisplay {
  public:
   JobDisplay(std::FILE* out, const std::vector<Job>& jobs, StopSignal* stop = nullptr);

@@ -81,7 +81,8 @@ std::vector<Curve> curves_of(const std::vector<fs::path>& runs,
                              const std::string& split, std::optional<double> MetricsPoint::*value) {
   std::vector<Curve> curves;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    Curve& curve = curves.emplace_back(fs::absolute(runs[i]).lexically_normal().filename().string());
+    Curve& curve =
+        curves.emplace_back(fs::absolute(runs[i]).lexically_normal().filename().string());
     for (const MetricsPoint& point : metrics[i]) {
       if (point.split != split || !(point.*value)) continue;
       curve.points.emplace_back(static_cast<double>(point.step), *(point.*value));

@@ -89,8 +89,8 @@ struct OutputOptions {
   void describe(Schema& schema);
 };
 
-/// Everything a run depends on. It must not outlive the registries. It does not move because schemas
-/// refer to its members.
+/// Everything a run depends on. It must not outlive the registries. It does not move because
+/// schemas refer to its members.
 struct Config {
   explicit Config(const Registries& known);
   Config(const Config&) = delete;
@@ -143,9 +143,9 @@ std::vector<ConfigChange> changes(Config& before, Config& after);
 bool is_data_place(Config& config, const std::string& key);
 
 /// Whether a run may be continued with another value of this key. The task, the model, the
-/// attention, the kind of optimiser, the seed and the batch size must stay. The rest (learning rate,
-/// length, evaluation, output, ...) may change, and so may the places of data, whose content has a
-/// fingerprint.
+/// attention, the kind of optimiser, the seed and the batch size must stay. The rest (learning
+/// rate, length, evaluation, output, ...) may change, and so may the places of data, whose content
+/// has a fingerprint.
 bool may_change_on_resume(Config& config, const std::string& key);
 
 }  // namespace mobius

@@ -164,8 +164,8 @@ void add_tables(Table table, const Schema& schema, std::vector<Table>& tables) {
                             field->is_required() ? "required" : to_yaml(field->initial()),
                             field->range(), field->help() + only});
     } else if (const auto* section = std::get_if<OptionSection>(&entry)) {
-      below.push_back({{fmt::format("{}: {}", path, section->help()), path, ""},
-                       &section->schema()});
+      below.push_back(
+          {{fmt::format("{}: {}", path, section->help()), path, ""}, &section->schema()});
     } else if (const auto* list = std::get_if<OptionList>(&entry)) {
       table.rows.push_back({path, "list of sections", flow(entry),
                             list->is_non_empty() ? "not empty" : "", list->help()});
@@ -178,9 +178,9 @@ void add_tables(Table table, const Schema& schema, std::vector<Table>& tables) {
         names.push_back(kind.name);
         const std::string chosen = fmt::format("{}={}", path, kind.name);
         previews.push_back(variant->preview(kind.name));
-        below.push_back({{fmt::format("with {}: {}", chosen, kind.help), parent, chosen},
-                         kind.name == variant->current() ? &variant->active()
-                                                         : previews.back().schema.get()});
+        below.push_back(
+            {{fmt::format("with {}: {}", chosen, kind.help), parent, chosen},
+             kind.name == variant->current() ? &variant->active() : previews.back().schema.get()});
       }
       table.rows.push_back({path, "text",
                             variant->initial().empty() ? "required" : variant->initial(),

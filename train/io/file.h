@@ -102,9 +102,9 @@ bool is_temporary(const std::filesystem::path& path);
 /// Removes only the unfinished files that killed processes have left in a folder. No other process
 /// may be writing to it.
 void remove_unfinished(const std::filesystem::path& folder);
-/// Removes the unfinished files that killed processes have left of the file `path`, in a folder that
-/// others may be writing to. Files that a process still writes stay, and so do all files on file
-/// systems without locks.
+/// Removes the unfinished files that killed processes have left of the file `path`, in a folder
+/// that others may be writing to. Files that a process still writes stay, and so do all files on
+/// file systems without locks.
 void remove_abandoned(const std::filesystem::path& path);
 
 /// Keeps other processes from using a folder until it is destroyed or the process ends in any way.

@@ -35,8 +35,8 @@ struct TerminalSize {
   int rows = 24;
 };
 
-/// Writes text that is seen at once. Only require_written() throws, since a run must not end because
-/// its output fails.
+/// Writes text that is seen at once. Only require_written() throws, since a run must not end
+/// because its output fails.
 class Output {
  public:
   /// `out` stays open; a null one writes nothing. Once the reader has left, `stop` is asked to end

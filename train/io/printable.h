@@ -12,8 +12,8 @@
 
 namespace mobius {
 
-/// Writes every control character, and every byte that is no UTF-8, as \n, \x1b, ...: the text stays
-/// whole and on its line, and cannot steer a terminal.
+/// Writes every control character, and every byte that is no UTF-8, as \n, \x1b, ...: the text
+/// stays whole and on its line, and cannot steer a terminal.
 std::string printable(std::string_view text);
 /// Makes one line of bounded length, for people to read: a word (a name, a path, a value) of more
 /// than 256 characters loses its middle, and so does a line of more than 2000.

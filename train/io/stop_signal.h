@@ -13,10 +13,10 @@
 
 namespace mobius {
 
-/// While one lives, signals from outside reach only its own thread, which does not compute. Handlers
-/// of other libraries (profilers, MPI) run there too, and other signals have their usual effect. A
-/// write to a closed pipe, or past a file-size limit, fails with an error and does not end the
-/// program.
+/// While one lives, signals from outside reach only its own thread, which does not compute.
+/// Handlers of other libraries (profilers, MPI) run there too, and other signals have their usual
+/// effect. A write to a closed pipe, or past a file-size limit, fails with an error and does not
+/// end the program.
 ///
 /// main must make it first, before there is any other thread; there is one at a time, and the
 /// thread that made it destroys it. run_command_line() has one.
