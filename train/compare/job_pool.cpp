@@ -60,11 +60,9 @@ JobState state_after(const ProcessEnd& end) {
 
 // The words stand in the order of the states.
 const char* word_for(JobState state) {
-  constexpr std::array words = {
-      "waiting",  "waiting for a process of an earlier comparison, which saves",
-      "running",  "finished",
-      "diverged", "saved",
-      "failed"};
+  constexpr const char* busy = "waiting for a process of an earlier comparison, which saves";
+  constexpr std::array words = {"waiting",  busy,    "running", "finished",
+                                "diverged", "saved", "failed"};
   return words[static_cast<std::size_t>(state)];
 }
 

@@ -182,46 +182,43 @@ class Reader {
   void read_entries(const Place& place, const Schema& schema) {
     for (const ConfigEntry& entry : place.node->entries) {
       if (has_enough()) return;
+      const std::string path = join_path(place.path, entry.key);
       const OptionEntry* option = schema.find(entry.key);
       if (option == nullptr) {
-        const std::string path = join_path(place.path, entry.key);
         report(entry.where, path, "{}", explain_unknown(place, entry.key, schema));
-      } else {
-        std::visit([&](const auto& known) { read(place, entry, known); }, *option);
-      }
+      } else if (const auto* field = std::get_if<OptionField>(option)) {
+        read_field(path, entry.value, *field);
+      } else if (const auto* section = std::get_if<OptionSection>(option)) {
+        read_section(below(place, entry.key), section->schema());
+      } else if (const auto* list = std::get_if<OptionList>(option)) {
+        read_list(below(place, entry.key), *list);
+      }  // variants are chosen before
     }
   }
 
-  void read(const Place& place, const ConfigEntry& entry, const OptionField& field) {
+  void read_field(const std::string& path, const ConfigNode& node, const OptionField& field) {
     try {
-      field.assign(read_value(field, entry.value));
+      field.assign(read_value(field, node));
     } catch (const ConfigError& error) {
-      report(entry.value.where, join_path(place.path, entry.key), "{}", error.what());
+      report(node.where, path, "{}", error.what());
     }
   }
 
-  void read(const Place& place, const ConfigEntry& entry, const OptionSection& section) {
-    read_section(below(place, entry.key), section.schema());
-  }
-
-  void read(const Place& place, const ConfigEntry& entry, const OptionList& list) {
-    const Place here = below(place, entry.key);
-    const std::vector<ConfigEntry>& elements = entry.value.entries;
-    if (entry.value.kind != Kind::list) {
-      report(entry.value.where, here.path, "expected a list of sections, got {}",
-             describe(entry.value));
+  void read_list(const Place& place, const OptionList& list) {
+    const std::vector<ConfigEntry>& elements = place.node->entries;
+    if (place.node->kind != Kind::list) {
+      report(place.node->where, place.path, "expected a list of sections, got {}",
+             describe(*place.node));
       return;
     }
     if (elements.empty() && list.is_non_empty()) {
-      report(entry.value.where, here.path, "must not be empty");
+      report(place.node->where, place.path, "must not be empty");
     }
     list.reset(elements.size());
     for (std::size_t i = 0; i < elements.size() && !has_enough(); ++i) {
-      read_section(below(here, elements[i].key), *list.element(i));
+      read_section(below(place, elements[i].key), *list.element(i));
     }
   }
-
-  void read(const Place&, const ConfigEntry&, const OptionVariant&) {}  // chosen before
 
   // Reads a section that is left out for its defaults, and reports what has no default.
   void leave_out(const Place& place, const OptionEntry& option) {
