@@ -49,14 +49,14 @@ TEST(ComparisonFile, ChangeOneBase) {
       "    attention: {kind: sparse, window: 8}\n"
       "    optimizer: {lr: 5}\n");
   ASSERT_EQ(variations.size(), 2u);
-  const std::vector<RunOptions> runs = {run_of(variations[0]), run_of(variations[1])};
+  const RunOptions first = run_of(variations[0]), second = run_of(variations[1]);
   EXPECT_EQ(variations[0].name, "softmax");
-  EXPECT_EQ(runs[0].attention.name, "softmax");
-  EXPECT_EQ(runs[0].optimizer.lr, 1e-3);
+  EXPECT_EQ(first.attention.name, "softmax");
+  EXPECT_EQ(first.optimizer.lr, 1e-3);
   EXPECT_EQ(variations[1].name, "sparse-8");
-  EXPECT_EQ(dynamic_cast<Sparse&>(*runs[1].attention).window, 8);
-  EXPECT_EQ(runs[1].optimizer.lr, 5);
-  EXPECT_EQ(runs[1].optimizer.clip, 2);
+  EXPECT_EQ(dynamic_cast<Sparse&>(*second.attention).window, 8);
+  EXPECT_EQ(second.optimizer.lr, 5);
+  EXPECT_EQ(second.optimizer.clip, 2);
 }
 
 TEST(ComparisonFile, MistakesKeepTheirPlace) {
