@@ -1,14 +1,10 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "train/commands/commands.h"
 #include "train/compare/comparison_file.h"
 #include "train/config/writer.h"
-#include "train/io/output.h"
 #include "train/run/run_folder.h"
 
 namespace mobius {
@@ -31,7 +27,7 @@ ExitCode show(const ShowArguments& arguments, const Registries& known) {
   return ExitCode::done;
 }
 
-// In lines as wide as the terminal; elsewhere a line a key, for other programs to search.
+// Fits the lines to a terminal; elsewhere writes one line per key, for other programs to search.
 ExitCode help(const std::string& about, const Registries& known) {
   Config config(known);
   ComparisonKeys comparison;
@@ -55,17 +51,14 @@ void add_config_command(CLI::App& app, const Registries& known, Action& action) 
   auto arguments = std::make_shared<ShowArguments>();
   add_path(*show_command, "config", "CONFIG", arguments->config, "YAML file")->required();
   add_overrides(*show_command, arguments->overrides, "values that replace the file's");
-  show_command->callback([arguments, &known, &action] {
-    action = [arguments, &known] { return show(*arguments, known); };
-  });
+  set_action(*show_command, action, [arguments, &known] { return show(*arguments, known); });
 
   CLI::App* help_command = command->add_subcommand("help", "List keys with their meaning");
   auto about = std::make_shared<std::string>();
   help_command
       ->add_option("section", *about, "section or key, such as train.early_stop; all unless given")
       ->type_name("SECTION");
-  help_command->callback(
-      [about, &known, &action] { action = [about, &known] { return help(*about, known); }; });
+  set_action(*help_command, action, [about, &known] { return help(*about, known); });
 }
 
 }  // namespace mobius

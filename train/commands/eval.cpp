@@ -2,16 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "core/parallel.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/commands/commands.h"
-#include "train/io/output.h"
 #include "train/io/printable.h"
 #include "train/optim/finite.h"
 #include "train/recording/metrics.h"
@@ -48,23 +44,12 @@ void print_scores(std::int64_t step, const Evaluation& evaluation, const NamedSc
     fmt::print("{}: {:.4f}\n", printable_line(name), printable(value));
 }
 
-void warn_of_data(const Task& task) {
-  for (const std::string& warning : task.warnings()) say("mobius: warning: " + warning);
-}
-
-// The score is then not that of the training run: of other data, by the same name.
-void warn_of_other_data(const CheckpointHeader& header, const Task& task, const std::string& path) {
-  const std::string difference = data_difference(header, task);
-  if (!difference.empty()) say(fmt::format("mobius: warning: {}: {}", path, difference));
-}
-
-// The model is the checkpoint's.
+// The model stays that of the checkpoint.
 void require_keys_of_scoring(const std::vector<std::string>& overrides) {
   for (const std::string& assignment : overrides) {
     if (assignment.starts_with("task.") || assignment.starts_with("train.")) continue;
     throw printable_error(
-        "override {}: a checkpoint is scored as it is; expected a key of task or "
-        "train",
+        "override {}: a checkpoint is scored as it is; expected a key of task or train",
         assignment);
   }
 }
@@ -85,8 +70,11 @@ ExitCode eval(const EvalArguments& arguments, const Registries& known, Communica
   const Experiment experiment = build_experiment(*config, {}, header.tokenizer);
   load_checkpoint(path, tensors_of(*experiment.model));
   if (communicator.is_root()) {
-    warn_of_other_data(header, *experiment.task, path);
-    warn_of_data(*experiment.task);
+    const std::string difference = data_difference(header, *experiment.task);
+    if (!difference.empty()) say(fmt::format("mobius: warning: {}: {}", path, difference));
+    for (const std::string& warning : experiment.task->warnings()) {
+      say("mobius: warning: " + warning);
+    }
   }
 
   const Evaluation evaluation =
@@ -119,10 +107,8 @@ void add_eval_command(CLI::App& app, const Registries& known, RanksAction& actio
   add_overrides(*command, arguments->overrides,
                 "values of task and train that replace the checkpoint's");
   command->add_flag("--json", arguments->as_json, "one JSON object on standard output");
-  command->callback([arguments, &known, &action] {
-    action = [arguments, &known](Communicator& communicator) {
-      return eval(*arguments, known, communicator);
-    };
+  set_action(*command, action, [arguments, &known](Communicator& communicator) {
+    return eval(*arguments, known, communicator);
   });
 }
 

@@ -3,8 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
-#include <string>
 
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/safetensors.h"
@@ -32,7 +30,7 @@ constexpr const char* import_examples = R"(Example:
 The file must have exactly the parameters of the model that the configuration describes; `mobius
 inspect` lists them. The checkpoint is one of step 0, with a fresh optimiser.)";
 
-// For the user, also where what is written goes to the standard output.
+// Tells the user on standard error if the file itself goes to standard output.
 void say_written(const std::string& out, const std::string& what) {
   fmt::print(std::filesystem::is_regular_file(out) ? stdout : stderr, "{}: {}\n",
              printable_line(out), printable_line(what));
@@ -98,8 +96,7 @@ void add_export_command(CLI::App& app, Action& action) {
   add_checkpoint(*command, arguments->checkpoint);
   add_path(*command, "out", "OUT", arguments->out, "safetensors file")->required();
   add_force(*command, arguments->is_forced);
-  command->callback(
-      [arguments, &action] { action = [arguments] { return export_parameters(*arguments); }; });
+  set_action(*command, action, [arguments] { return export_parameters(*arguments); });
 }
 
 void add_import_command(CLI::App& app, const Registries& known, Action& action) {
@@ -111,9 +108,8 @@ void add_import_command(CLI::App& app, const Registries& known, Action& action) 
   add_path(*command, "file", "FILE", arguments->file, "safetensors file")->required();
   add_path(*command, "out", "CHECKPOINT", arguments->out, "HDF5 file")->required();
   add_force(*command, arguments->is_forced);
-  command->callback([arguments, &known, &action] {
-    action = [arguments, &known] { return import_parameters(*arguments, known); };
-  });
+  set_action(*command, action,
+             [arguments, &known] { return import_parameters(*arguments, known); });
 }
 
 }  // namespace mobius

@@ -2,8 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <memory>
-#include <string>
 
 #include "train/checkpoint/checkpoint.h"
 #include "train/commands/commands.h"
@@ -52,7 +50,7 @@ void add_inspect_command(CLI::App& app, Action& action) {
   command->footer(inspect_examples);
   auto path = std::make_shared<std::string>();
   add_checkpoint(*command, *path);
-  command->callback([path, &action] { action = [path] { return inspect(*path); }; });
+  set_action(*command, action, [path] { return inspect(*path); });
 }
 
 }  // namespace mobius

@@ -1,20 +1,14 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
-#include <memory>
-#include <string>
-#include <vector>
+#include <array>
 
 #include "train/commands/commands.h"
-#include "train/io/output.h"
 #include "train/io/printable.h"
 #include "train/run/data_places.h"
 #include "train/run/trainer.h"
 
 namespace mobius {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -40,22 +34,11 @@ struct TrainArguments {
   std::string resume;
 };
 
-const char* words_for(RunStatus status) {
-  switch (status) {
-    case RunStatus::finished:
-      return "finished";
-    case RunStatus::early_stop:
-      return "stopped early, the goal is reached";
-    case RunStatus::interrupted:
-      return "interrupted and saved; go on with --resume auto";
-    case RunStatus::diverged:
-      break;
-  }
-  return "diverged";
-}
-
 void say_summary(const RunSummary& summary, const std::string& folder, Progress& progress) {
-  progress.say(fmt::format("step {}: {}", summary.step, words_for(summary.status)));
+  constexpr std::array words = {"finished", "stopped early, the goal is reached",
+                                "interrupted and saved; go on with --resume auto", "diverged"};
+  progress.say(
+      fmt::format("step {}: {}", summary.step, words[static_cast<std::size_t>(summary.status)]));
   if (summary.test) {
     std::string line =
         fmt::format("test loss {:.4f}{}, test accuracy {:.2f}%", printable(summary.test->loss()),
@@ -75,7 +58,7 @@ ExitCode train(const TrainArguments& arguments, const Registries& known, StopSig
   const auto config = load_config(arguments.config, arguments.overrides, known);
   if (!arguments.out.empty()) config->output.dir = arguments.out;
   find_data(*config, folders_for(arguments.config));
-  // mpirun lets ranks write to a terminal of its own making, wherever its own output goes.
+  // mpirun gives ranks a terminal of its own making, wherever its output goes.
   Progress progress(communicator.is_root() ? stdout : nullptr, communicator.size() == 1, &stop);
   const RunSummary summary =
       run_training(*config, Resume::parse(arguments.resume), known, progress, stop, communicator);
@@ -100,10 +83,8 @@ void add_train_command(CLI::App& app, const Registries& known, StopSignal& stop,
   add_path(*command, "--out", "DIR", arguments->out, "folder of the run, in place of output.dir");
   add_path(*command, "--resume", "PATH|auto", arguments->resume,
            "checkpoint to go on from, or a folder with some");
-  command->callback([arguments, &known, &stop, &action] {
-    action = [arguments, &known, &stop](Communicator& communicator) {
-      return train(*arguments, known, stop, communicator);
-    };
+  set_action(*command, action, [arguments, &known, &stop](Communicator& communicator) {
+    return train(*arguments, known, stop, communicator);
   });
 }
 

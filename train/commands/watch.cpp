@@ -5,14 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "train/commands/commands.h"
-#include "train/io/output.h"
 #include "train/io/printable.h"
 
 namespace mobius {
@@ -62,9 +57,7 @@ void add_watch_command(CLI::App& app, StopSignal& stop, Action& action) {
   add_path(*command, "folder", "DIR", arguments->folder, "folder of a run or a comparison")
       ->required();
   command->add_flag("--once", arguments->is_once, "draw them once, as they are now");
-  command->callback([arguments, &stop, &action] {
-    action = [arguments, &stop] { return watch(*arguments, stop); };
-  });
+  set_action(*command, action, [arguments, &stop] { return watch(*arguments, stop); });
 }
 
 }  // namespace mobius

@@ -3,14 +3,12 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -33,7 +31,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// The environment of this process with some variables set.
+// Returns the environment of this process with some variables set.
 std::vector<std::string> environment_with(const ChildProcess::Environment& added) {
   std::map<std::string, std::string> variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -47,49 +45,35 @@ std::vector<std::string> environment_with(const ChildProcess::Environment& added
   return entries;
 }
 
-// Signals as a program expects them, whatever this one does with them.
-void reset_signals() {
-  for (const int ignored : {SIGPIPE, SIGXFSZ}) ::signal(ignored, SIG_DFL);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-}
-
-// In the child, between fork and exec: only calls that are safe there.
+// Runs in the child between fork and exec, where only some calls are safe. It resets the signals
+// that this program ignores or blocks.
 [[noreturn]] void become(char* const* command, char* const* environment, int output, pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(could_not_start);  // it died before the line above
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
-  reset_signals();
+  for (const int ignored : {SIGPIPE, SIGXFSZ}) ::signal(ignored, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::execve(command[0], command, environment);
   ::_exit(could_not_start);
 }
 
 }  // namespace
 
-// The lock is that of the open file, which a child's standard output shares: it is held without a
+// The lock belongs to the open file, which the child's standard output shares: it is held without a
 // gap from before the child begins until it has ended.
-std::optional<ChildLog> ChildLog::take(const fs::path& path) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file < 0) throw Error("{}: cannot be written: {}", path.string(), std::strerror(errno));
-  ChildLog log(file);
-  if (::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
+std::optional<Descriptor> take_log(const fs::path& path) {
+  Descriptor log(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!log.is_open()) throw Error("{}: cannot be written: {}", path.string(), std::strerror(errno));
+  if (::flock(log.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
   return log;
 }
 
-ChildLog::~ChildLog() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-std::uintmax_t ChildLog::size() const {
-  struct stat status = {};
-  return ::fstat(descriptor_, &status) == 0 ? static_cast<std::uintmax_t>(status.st_size) : 0;
-}
-
 ChildProcess::ChildProcess(const std::vector<std::string>& command, const Environment& added,
-                           const ChildLog& log)
+                           const Descriptor& log)
     : pid_(-1) {
   std::vector<std::string> words = command;
   std::vector<std::string> variables = environment_with(added);
@@ -98,7 +82,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, const Enviro
   const pid_t parent = ::getpid();
   std::fflush(nullptr);
   pid_ = ::fork();
-  if (pid_ == 0) become(arguments.data(), environment.data(), log.descriptor(), parent);
+  if (pid_ == 0) become(arguments.data(), environment.data(), log.get(), parent);
   if (pid_ < 0) throw Error("{}: cannot be started: {}", command.front(), std::strerror(errno));
 }
 
@@ -120,14 +104,10 @@ void ChildProcess::terminate() {
   if (pid_ > 0 && !std::exchange(is_asked_, true)) ::kill(pid_, SIGTERM);
 }
 
-// Between its fork and its first call it is not yet in the group that is its own.
+// The child joins its own group only with its first call after the fork.
 void ChildProcess::send(int signal) const {
   if (pid_ > 0 && ::kill(-pid_, signal) != 0) ::kill(pid_, signal);
 }
-
-void ChildProcess::pause() const { send(SIGSTOP); }
-
-void ChildProcess::go_on() const { send(SIGCONT); }
 
 fs::path own_program() { return fs::read_symlink("/proc/self/exe"); }
 

@@ -30,30 +30,25 @@ std::string text_of(const ConfigNode& node) {
   return "[" + text + "]";
 }
 
-bool has_maps(const ConfigNode& list) {
-  return std::any_of(list.entries.begin(), list.entries.end(), [](const ConfigEntry& element) {
-    return element.value.kind == ConfigNode::Kind::map;
-  });
-}
-
 void flatten(const ConfigNode& node, const std::string& path,
              std::map<std::string, std::string>& values) {
-  if (node.kind != ConfigNode::Kind::map && !has_maps(node)) {
+  const auto is_map = [](const ConfigEntry& element) {
+    return element.value.kind == ConfigNode::Kind::map;
+  };
+  if (node.kind == ConfigNode::Kind::map || std::ranges::any_of(node.entries, is_map)) {
+    for (const ConfigEntry& entry : node.entries) {
+      flatten(entry.value, join_path(path, entry.key), values);
+    }
+  } else {
     values[path] = text_of(node);
-    return;
-  }
-  for (const ConfigEntry& entry : node.entries) {
-    flatten(entry.value, join_path(path, entry.key), values);
   }
 }
 
 ComparedRun read_run(const fs::path& folder) {
   ComparedRun run;
   run.folder = folder;
-  run.name = fs::absolute(folder).lexically_normal().filename().string();
-  if (run.name.empty()) {  // "runs/a/"
-    run.name = fs::absolute(folder).lexically_normal().parent_path().filename().string();
-  }
+  const fs::path path = fs::absolute(folder / "").lexically_normal();  // ends with a slash
+  run.name = path.parent_path().filename().string();
   const RunFolder files(folder);
   run.config_text = content_of(files.config());
   flatten(ConfigDocument::from_text(run.config_text, files.config().string()).root(), "",
@@ -76,7 +71,7 @@ std::vector<fs::path> run_folders(const fs::path& folder) {
   return found;
 }
 
-// A run given twice, by two of the folders, counts once.
+// Reads each run once, even if two of the folders hold it.
 std::vector<ComparedRun> read_runs(const std::vector<fs::path>& folders) {
   std::vector<ComparedRun> runs;
   std::set<fs::path> seen;
@@ -106,10 +101,8 @@ std::vector<std::string> keys_that_differ(const std::vector<ComparedRun>& runs) 
   for (const std::string& key : keys) {
     if (key == seed_key || key.starts_with("output.")) continue;
     const std::string first = runs.front().value_of_key(key);
-    if (std::any_of(runs.begin(), runs.end(),
-                    [&](const ComparedRun& run) { return run.value_of_key(key) != first; })) {
-      differing.push_back(key);
-    }
+    const auto differs = [&](const ComparedRun& run) { return run.value_of_key(key) != first; };
+    if (std::ranges::any_of(runs, differs)) differing.push_back(key);
   }
   return differing;
 }
@@ -126,8 +119,7 @@ Statistic statistic_of(const std::vector<double>& values) {
   if (values.empty()) return statistic;
   const auto count = static_cast<double>(values.size());
   for (const double value : values) statistic.mean += value / count;
-  if (values.size() < 2) return statistic;
-  if (!std::isfinite(statistic.mean)) return statistic;
+  if (values.size() < 2 || !std::isfinite(statistic.mean)) return statistic;
   double squares = 0;
   for (const double value : values) squares += std::pow(value - statistic.mean, 2);
   statistic.deviation = std::sqrt(squares / (count - 1));
@@ -135,13 +127,11 @@ Statistic statistic_of(const std::vector<double>& values) {
 }
 
 std::size_t ComparedSetting::complete_runs() const {
-  return static_cast<std::size_t>(std::count_if(
-      runs.begin(), runs.end(), [](const ComparedRun* run) { return run->is_complete(); }));
+  return static_cast<std::size_t>(std::ranges::count_if(runs, &ComparedRun::is_complete));
 }
 
 std::size_t ComparedSetting::diverged_runs() const {
-  return static_cast<std::size_t>(std::count_if(
-      runs.begin(), runs.end(), [](const ComparedRun* run) { return run->is_diverged(); }));
+  return static_cast<std::size_t>(std::ranges::count_if(runs, &ComparedRun::is_diverged));
 }
 
 Comparison::Comparison(const std::vector<fs::path>& folders) : runs_(read_runs(folders)) {
@@ -150,31 +140,27 @@ Comparison::Comparison(const std::vector<fs::path>& folders) : runs_(read_runs(f
     run.variant = variant_in(run.name);
     if (run.variant.empty()) run.variant = run.value_of_key("attention.kind");
   }
-  std::sort(runs_.begin(), runs_.end(),
-            [](const ComparedRun& a, const ComparedRun& b) { return a.name < b.name; });
+  std::ranges::sort(runs_, {}, &ComparedRun::name);
   differing_keys_ = keys_that_differ(runs_);
   const bool by_accuracy = runs_.front().value_of_key("checkpoint.metric") == "accuracy";
   metric_ = by_accuracy ? Metric::accuracy : Metric::loss;
   collect_variants();
   for (ComparedVariant& variant : variants_) choose_best(variant);
-  std::stable_sort(variants_.begin(), variants_.end(),
-                   [this](const ComparedVariant& a, const ComparedVariant& b) {
-                     return is_better_setting(a.shown(), b.shown());
-                   });
+  const auto comes_first = [this](const ComparedSetting& a, const ComparedSetting& b) {
+    return is_better_setting(a, b);
+  };
+  std::ranges::stable_sort(variants_, comes_first, &ComparedVariant::shown);
 }
 
 void Comparison::collect_variants() {
   for (const ComparedRun& run : runs_) {
-    auto variant =
-        std::find_if(variants_.begin(), variants_.end(),
-                     [&](const ComparedVariant& other) { return other.name == run.variant; });
+    auto variant = std::ranges::find(variants_, run.variant, &ComparedVariant::name);
     if (variant == variants_.end()) {
       variant = variants_.insert(variant, {.name = run.variant, .settings = {}});
     }
     const std::string rate = run.value_of_key(learning_rate_key);
     auto& settings = variant->settings;
-    auto setting = std::find_if(settings.begin(), settings.end(),
-                                [&](const auto& other) { return other.learning_rate == rate; });
+    auto setting = std::ranges::find(settings, rate, &ComparedSetting::learning_rate);
     if (setting == settings.end()) setting = settings.insert(setting, {rate, {}});
     setting->runs.push_back(&run);
   }
@@ -186,8 +172,8 @@ void Comparison::choose_best(ComparedVariant& variant) const {
   }
 }
 
-// By groups: with all runs complete, with some, with none; within one by the mean, of equal ones by
-// that of the loss.
+// Settings with all runs complete come first, then those with some, then those with none. Among
+// them the mean decides, and among equal means that of the loss.
 bool Comparison::is_better_setting(const ComparedSetting& a, const ComparedSetting& b) const {
   const auto rank = [](const ComparedSetting& setting) {
     const std::size_t complete = setting.complete_runs();

@@ -1,4 +1,4 @@
-// What came of runs, side by side: read from their folders, whoever trained them.
+// Compares the results of runs, read from their folders, whoever trained them.
 #pragma once
 
 #include <cstddef>
@@ -13,22 +13,22 @@
 
 namespace mobius {
 
-/// A run as its folder tells it.
+/// A run, as read from its folder.
 struct ComparedRun {
-  std::string name;  ///< the folder's; with its parent's where two folders are called alike
+  std::string name;  ///< the folder's name, after its parent's if two folders are called alike
   std::string variant;
   std::filesystem::path folder;
   std::string config_text;                    ///< config.yaml
   std::map<std::string, std::string> config;  ///< its values as written, by dotted path
-  std::optional<RunSummary> summary;          ///< nothing where it has not ended yet
+  std::optional<RunSummary> summary;          ///< nothing if it has not ended yet
 
   bool is_complete() const { return summary && summary->is_complete(); }
   bool is_diverged() const { return summary && summary->status == RunStatus::diverged; }
-  /// The value of a key as written; empty where the run has no such key.
+  /// The value of a key as written, or "" if the run has no such key.
   std::string value_of_key(const std::string& key) const;
 };
 
-/// Mean of some numbers, and their sample standard deviation where there are two or more and the
+/// The mean of some numbers, and their sample standard deviation if there are two or more and the
 /// mean is finite.
 struct Statistic {
   std::size_t count = 0;
@@ -46,7 +46,7 @@ struct ComparedSetting {
   std::size_t diverged_runs() const;
 };
 
-/// What is compared: one setting for each learning rate that was tried.
+/// A variant that is compared, with one setting for each learning rate that was tried.
 struct ComparedVariant {
   std::string name;
   std::vector<ComparedSetting> settings;
@@ -58,20 +58,20 @@ struct ComparedVariant {
 /// A table of runs. It does not move: variants refer to its runs.
 class Comparison {
  public:
-  /// Each folder is that of a run, or holds those of runs. Throws ConfigError where there is none.
+  /// Each folder is that of a run or holds those of runs. Throws ConfigError if it has none.
   explicit Comparison(const std::vector<std::filesystem::path>& folders);
   Comparison(const Comparison&) = delete;
   Comparison& operator=(const Comparison&) = delete;
 
-  /// By name.
+  /// The runs in the order of their names.
   const std::vector<ComparedRun>& runs() const { return runs_; }
-  /// The best first. The best learning rate of each is the one whose complete runs have the best
-  /// mean, of equal ones the smaller loss; one with a run that is missing or diverged comes after
-  /// all without.
+  /// The variants, the best first. The best learning rate of each has the best mean over its
+  /// complete runs, or the smaller loss among equals. One with a missing or diverged run comes
+  /// after all others.
   const std::vector<ComparedVariant>& variants() const { return variants_; }
-  /// What runs are judged by: `checkpoint.metric` of the first.
+  /// The metric that judges the runs: `checkpoint.metric` of the first.
   Metric metric() const { return metric_; }
-  /// The keys whose values differ between runs, but those of the seed and of output.
+  /// The keys whose values differ between runs, without those of the seed and of output.
   const std::vector<std::string>& differing_keys() const { return differing_keys_; }
 
  private:
@@ -85,7 +85,7 @@ class Comparison {
   Metric metric_ = Metric::loss;
 };
 
-/// Over the complete runs of a setting, those for which `number` gives one.
+/// Takes the numbers that `number` gives for the complete runs of a setting.
 template <typename Number>
 Statistic statistic_over(const ComparedSetting& setting, Number&& number) {
   std::vector<double> values;

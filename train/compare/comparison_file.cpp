@@ -26,31 +26,25 @@ struct Axis {
   std::string key;  // a dotted path
   std::string where;
   ConfigNode values;        // a list
-  std::string name_of_key;  // in the names of jobs; empty where the value says enough
+  std::string name_of_key;  // in the names of jobs; empty if the value says enough
 };
 
 bool is_of_a_name(unsigned char c) {
   return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
 }
 
-std::string in_lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
-// The names of what a comparison writes beside its runs' folders, and of what makes a folder that
-// of a run. Some file systems do not tell capitals from small letters.
+// Whether a comparison or a run writes something of this name itself. Some file systems do not tell
+// capitals from small letters.
 bool is_taken(const std::string& name) {
   const RunFolder run("");
-  const std::string lower = in_lower_case(name);
+  const std::string lower = lower_case(name);
   const std::vector<std::filesystem::path> taken = {
       comparison_csv, comparison_json,   comparison_page,      run.config(), run.metrics(),
       run.summary(),  run.checkpoints(), run.attention_maps(), run.log(),    run.tensorboard()};
   return is_temporary(lower) || std::find(taken.begin(), taken.end(), lower) != taken.end();
 }
 
-// What a folder may be called. `where` and `path` are the place to blame.
+// Throws unless a folder may have the name. `where` and `path` are the place to blame.
 void require_run_name(const std::string& name, const std::string& where, const std::string& path) {
   constexpr std::size_t longest = 200;  // file systems take 255 bytes
   if (name.starts_with('-')) {
@@ -82,7 +76,7 @@ bool is_own_key(std::string_view path) {
   return std::find(comparison_keys.begin(), comparison_keys.end(), first) != comparison_keys.end();
 }
 
-// The configuration that the jobs start from. An override replaces what stands in either file.
+// Returns the configuration that the jobs start from. An override replaces values of either file.
 ConfigDocument base_of(const ConfigDocument& comparison) {
   ConfigDocument own = comparison;
   for (const std::string_view key : comparison_keys) own.remove(key);
@@ -121,7 +115,7 @@ ComparisonJob expand(const ConfigDocument& base, const ConfigEntry& element) {
   return job;
 }
 
-// The jobs before the grid is applied: the variations, or the base alone.
+// Returns the jobs before the grid is applied: the variations, or the base alone.
 std::vector<ComparisonJob> read_variations(const ConfigDocument& comparison) {
   const ConfigDocument base = base_of(comparison);
   const ConfigEntry* list = comparison.root().find("variations");
@@ -133,7 +127,7 @@ std::vector<ComparisonJob> read_variations(const ConfigDocument& comparison) {
   std::map<std::string, std::string> names;
   for (const ConfigEntry& element : list->value.entries) {
     ComparisonJob job = expand(base, element);
-    const auto [other, is_new] = names.emplace(in_lower_case(job.name), job.name);
+    const auto [other, is_new] = names.emplace(lower_case(job.name), job.name);
     if (!is_new) {
       throw printable_error("{}: variations.{}.name: '{}' is given twice{}",
                             element.value.find("name")->value.where, element.key, job.name,
@@ -154,7 +148,7 @@ std::string name_part_of(const ConfigNode& value) {
   return text;
 }
 
-// A text that values of a grid share where they are one: 1e-3 and 0.001.
+// Returns a text that equal values of a grid share: 1e-3 and 0.001.
 std::string canonical(const ConfigNode& value) {
   if (value.kind == Kind::null) return "null";
   if (value.kind == Kind::scalar) {
@@ -190,7 +184,7 @@ void require_grid_values(const ConfigEntry& entry, const std::string& path) {
   require_distinct_values(entry, path);
 }
 
-// The grid's keys with their lists; maps are walked into.
+// Appends the grid's keys with their lists, also those in nested maps.
 void read_axes(const ConfigNode& node, const std::string& path, std::vector<Axis>& axes) {
   for (const ConfigEntry& entry : node.entries) {
     const std::string key = join_path(path, entry.key);
@@ -207,11 +201,10 @@ void read_axes(const ConfigNode& node, const std::string& path, std::vector<Axis
   }
 }
 
-std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
-
-// A key goes into names by its last part where no other key of the grid ends alike; one whose
-// values are names of kinds not at all.
+// Names contain the last part of a key if no other key of the grid ends alike, else the whole key.
+// A key whose values are names of kinds does not appear.
 void name_keys(std::vector<Axis>& axes) {
+  const auto last_part = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
   std::map<std::string, int> count;
   for (const Axis& axis : axes) ++count[last_part(axis.key)];
   for (Axis& axis : axes) {
@@ -239,7 +232,7 @@ std::vector<Axis> read_grid(const ConfigDocument& comparison) {
   return axes;
 }
 
-// The name of a job with one more value.
+// Returns the name of a job with one more value.
 std::string extended_name(const std::string& name, const Axis& axis, const ConfigNode& value) {
   std::string text = name_part_of(value);
   std::replace_if(
@@ -248,25 +241,20 @@ std::string extended_name(const std::string& name, const Axis& axis, const Confi
   return name.empty() ? part : name + "-" + part;
 }
 
-// The key at its dotted path, as a map to be merged.
-ConfigNode override_of(const Axis& axis, const ConfigEntry& value) {
-  ConfigEntry entry{axis.key, axis.where, value.value};
-  return {.kind = Kind::map, .where = axis.where, .entries = {std::move(entry)}};
-}
-
 std::vector<ComparisonJob> multiply(const std::vector<ComparisonJob>& jobs, const Axis& axis) {
   std::vector<ComparisonJob> product;
   for (const ComparisonJob& job : jobs) {
     for (const ConfigEntry& value : axis.values.entries) {
       ComparisonJob& next =
           product.emplace_back(extended_name(job.name, axis, value.value), job.document);
-      next.document.merge(override_of(axis, value));
+      const ConfigEntry entry{axis.key, axis.where, value.value};
+      next.document.merge({.kind = Kind::map, .where = axis.where, .entries = {entry}});
     }
   }
   return product;
 }
 
-// More than anyone trains would take the memory before it takes the time.
+// Refuses more runs than anyone trains, which would take all memory first.
 void require_few(const ConfigDocument& comparison, const std::vector<Axis>& axes) {
   constexpr double most = 10000;
   const auto require = [most](double count, const std::string& where, const std::string& path) {
@@ -286,7 +274,7 @@ void require_names(const std::vector<ComparisonJob>& jobs, const Axis& axis) {
   std::map<std::string, std::string> names;
   for (const ComparisonJob& job : jobs) {
     require_run_name(job.name, axis.where, "grid." + axis.key);
-    const auto [other, is_new] = names.emplace(in_lower_case(job.name), job.name);
+    const auto [other, is_new] = names.emplace(lower_case(job.name), job.name);
     if (is_new) continue;
     throw printable_error("{}: grid.{}: makes two runs named '{}'{}", axis.where, axis.key,
                           other->second,
@@ -294,7 +282,7 @@ void require_names(const std::vector<ComparisonJob>& jobs, const Axis& axis) {
   }
 }
 
-// The values below an entry, by dotted path.
+// Appends the values below an entry, by dotted path.
 void collect_leaves(const ConfigEntry& entry, std::vector<ConfigEntry>& leaves) {
   if (entry.value.kind != Kind::map) {
     leaves.push_back(entry);
@@ -306,7 +294,7 @@ void collect_leaves(const ConfigEntry& entry, std::vector<ConfigEntry>& leaves) 
   }
 }
 
-// The place of what stands at a dotted path; empty where nothing does.
+// Returns the place of the value at a dotted path, or "" if there is none.
 std::string place_of(const ConfigNode& root, std::string_view path) {
   const ConfigNode* node = &root;
   while (true) {
@@ -319,7 +307,7 @@ std::string place_of(const ConfigNode& root, std::string_view path) {
   }
 }
 
-// An override that no job keeps would do nothing; but one may replace another.
+// Throws if no job keeps an override, since it would do nothing. One override may replace another.
 void require_overrides_kept(const ConfigDocument& comparison,
                             const std::vector<ComparisonJob>& jobs) {
   for (const ConfigEntry& given : comparison.overrides()) {
@@ -382,7 +370,7 @@ std::vector<ComparisonJob> expand_comparison(const ConfigDocument& comparison) {
   return jobs;
 }
 
-// No variation's name holds an '='.
+// The name of a variation never holds an '='.
 std::string variant_in(const std::string& job_name) {
   std::string name = job_name;
   for (const std::string part : {"seed=", "lr="}) {

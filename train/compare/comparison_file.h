@@ -1,4 +1,4 @@
-// Which runs a comparison consists of.
+// Reads which runs a comparison consists of.
 //
 // A comparison is an ordinary configuration, the base, with `variations`, a `grid`, or both:
 //
@@ -22,21 +22,21 @@
 
 namespace mobius {
 
-/// The keys whose values are repetitions or a search, not something to compare: runs that differ in
-/// the seed alone are averaged, and of several learning rates the best is shown.
+/// The keys whose values are repetitions or a search, not something to compare: runs that differ
+/// only in the seed are averaged, and the best of several learning rates is shown.
 constexpr const char* seed_key = "train.seed";
 constexpr const char* learning_rate_key = "optimizer.lr";
 
 /// One run of a comparison. Its name, which becomes its folder, has the variation's name, then the
-/// grid's values, the learning rate and the seed last: softmax-lr=1e-3-seed=1. It depends on
-/// nothing but the file, and on no other run.
+/// grid's values, the learning rate and the seed last: softmax-lr=1e-3-seed=1. It depends only on
+/// the file, not on other runs.
 struct ComparisonJob {
   std::string name;
   ConfigDocument document;
 };
 
-/// The keys that a comparison has beside those of a run, for `mobius config help`. What they hold
-/// are keys of the configuration, which expand_comparison() reads.
+/// The keys that a comparison has beside those of a run, for `mobius config help`. They hold keys
+/// of the configuration, which expand_comparison() reads.
 struct ComparisonKeys {
   struct Variation {
     std::string name;
@@ -48,14 +48,13 @@ struct ComparisonKeys {
   void describe(Schema& schema);
 };
 
-/// Throws ConfigError, with the place, where `variations` or `grid` are not as above, where a value
-/// of the grid is given twice (1e-3 and 0.001 are one), where a run would be called like a file of
-/// ours or like another run (but for capitals, too), and where an override changes no run because
-/// the grid or every variation sets the same.
+/// Throws ConfigError with the place if `variations` or `grid` are not as above, a value of the
+/// grid is given twice (1e-3 and 0.001 are equal), a run would have the name of a file that runs or
+/// comparisons write or of another run (ignoring case), or an override changes no run because the
+/// grid or every variation sets its key.
 std::vector<ComparisonJob> expand_comparison(const ConfigDocument& comparison);
 
-/// The name without learning rate and seed: "softmax" of the above; empty where nothing else is in
-/// it.
+/// Returns the name without learning rate and seed ("softmax" above), which may be empty.
 std::string variant_in(const std::string& job_name);
 
 }  // namespace mobius

@@ -22,51 +22,33 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// What a summary says in one number, where it does.
-std::optional<double> accuracy_of(const RunSummary& summary) {
-  if (!summary.test || summary.test->n_scored == 0 || !summary.test->is_finite())
-    return std::nullopt;
-  return summary.test->accuracy();
-}
-
-std::optional<double> loss_of(const RunSummary& summary) {
-  return summary.test ? std::optional(summary.test->loss()) : std::nullopt;
-}
-
-std::optional<double> perplexity_of(const RunSummary& summary) {
-  return summary.language ? std::optional(summary.language->perplexity) : std::nullopt;
-}
-
-std::optional<double> bits_per_byte_of(const RunSummary& summary) {
-  return summary.language ? summary.language->bits_per_byte : std::nullopt;
-}
-
-std::optional<double> steps_to_99_of(const RunSummary& summary) {
-  return summary.steps_to_99 ? std::optional(static_cast<double>(*summary.steps_to_99))
-                             : std::nullopt;
-}
-
-std::optional<double> step_ms_of(const RunSummary& summary) { return summary.step_ms; }
-
-std::optional<double> parameters_of(const RunSummary& summary) {
-  return static_cast<double>(summary.parameters);
-}
-
-// The numbers that every table has, by name.
+// The numbers that every table has, by name. A summary may lack one.
 struct Number {
   const char* name;
   std::optional<double> (*of)(const RunSummary&);
   int digits;  // after the point, for readers
 };
-constexpr std::array<Number, 7> numbers = {{{"accuracy", accuracy_of, 4},
-                                            {"loss", loss_of, 4},
-                                            {"perplexity", perplexity_of, 3},
-                                            {"bits_per_byte", bits_per_byte_of, 4},
-                                            {"steps_to_99", steps_to_99_of, 0},
-                                            {"step_ms", step_ms_of, 2},
-                                            {"parameters", parameters_of, 0}}};
+using Maybe = std::optional<double>;
+constexpr std::array<Number, 7> numbers = {{
+    {"accuracy",
+     [](const RunSummary& summary) {
+       const std::optional<Score>& test = summary.test;
+       const bool has_one = test && test->n_scored > 0 && test->is_finite();
+       return has_one ? Maybe(test->accuracy()) : Maybe();
+     },
+     4},
+    {"loss", [](const RunSummary& s) { return s.test ? Maybe(s.test->loss()) : Maybe(); }, 4},
+    {"perplexity",
+     [](const RunSummary& s) { return s.language ? Maybe(s.language->perplexity) : Maybe(); }, 3},
+    {"bits_per_byte",
+     [](const RunSummary& s) { return s.language ? Maybe(s.language->bits_per_byte) : Maybe(); },
+     4},
+    {"steps_to_99", [](const RunSummary& s) { return Maybe(s.steps_to_99); }, 0},
+    {"step_ms", [](const RunSummary& s) { return Maybe(s.step_ms); }, 2},
+    {"parameters", [](const RunSummary& s) { return Maybe(s.parameters); }, 0},
+}};
 
-// The names of the groups that are tested apart, of all runs.
+// Returns the names of all groups of test sequences that any run is scored on.
 std::set<std::string> groups_of(const Comparison& comparison) {
   std::set<std::string> names;
   for (const ComparedRun& run : comparison.runs()) {
@@ -77,25 +59,15 @@ std::set<std::string> groups_of(const Comparison& comparison) {
 }
 
 std::optional<Score> score_of(const RunSummary& summary, const std::string& group) {
-  for (const auto& [name, score] : summary.groups) {
-    if (name == group) return score;
-  }
-  return std::nullopt;
+  const auto found =
+      std::ranges::find(summary.groups, group, [](const auto& g) { return g.first; });
+  return found == summary.groups.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::string status_of(const ComparedRun& run) {
   if (!run.summary) return "unfinished";
-  switch (run.summary->status) {
-    case RunStatus::finished:
-      return "finished";
-    case RunStatus::early_stop:
-      return "early_stop";
-    case RunStatus::interrupted:
-      return "interrupted";
-    case RunStatus::diverged:
-      break;
-  }
-  return "diverged";
+  constexpr std::array names = {"finished", "early_stop", "interrupted", "diverged"};
+  return names[static_cast<std::size_t>(run.summary->status)];  // in the order of RunStatus
 }
 
 // The text table ----------------------------------------------------------------------------------
@@ -107,12 +79,7 @@ std::string with_deviation(const Statistic& statistic, int digits) {
   return fmt::format("{} +- {:.{}f}", mean, printable(*statistic.deviation), digits);
 }
 
-bool has_learning_rates(const Comparison& comparison) {
-  return std::any_of(comparison.variants().begin(), comparison.variants().end(),
-                     [](const ComparedVariant& variant) { return variant.settings.size() > 1; });
-}
-
-// Of the runs that are shown, and of those of other learning rates that diverged.
+// Says how many of the shown runs are complete, and which learning rates diverged.
 std::string state_in_words(const ComparedVariant& variant) {
   const std::size_t complete = variant.shown().complete_runs(), all = variant.shown().runs.size();
   std::vector<std::string> words;
@@ -126,7 +93,8 @@ std::string state_in_words(const ComparedVariant& variant) {
 }
 
 std::vector<Row> table_of(const Comparison& comparison) {
-  const bool shows_rates = has_learning_rates(comparison);
+  const bool shows_rates = std::ranges::any_of(
+      comparison.variants(), [](const ComparedVariant& v) { return v.settings.size() > 1; });
   Row titles = {"name", "best_lr"};
   for (const Number& number : numbers) titles.push_back(number.name);
   titles.push_back("state");
@@ -143,12 +111,10 @@ std::vector<Row> table_of(const Comparison& comparison) {
   return table;
 }
 
-// A column of nothing says nothing.
 void drop_empty_columns(std::vector<Row>& table) {
   for (std::size_t i = table.front().size(); i-- > 1;) {
-    if (std::any_of(table.begin() + 1, table.end(),
-                    [i](const Row& row) { return !row[i].empty(); }))
-      continue;
+    const auto is_empty = [i](const Row& row) { return row[i].empty(); };
+    if (!std::all_of(table.begin() + 1, table.end(), is_empty)) continue;
     for (Row& row : table) row.erase(row.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
@@ -171,17 +137,17 @@ void add_statistic(Row& row, const Statistic& statistic) {
   row.push_back(csv_number(statistic.deviation));
 }
 
-// The numbers of a setting; a run alone is a setting of one.
+// Appends the numbers of a setting. A single run is a setting of one.
 void add_numbers(Row& row, const ComparedSetting& setting, const std::set<std::string>& groups) {
   for (const Number& number : numbers) add_statistic(row, statistic_over(setting, number.of));
   for (const std::string& group : groups) {
-    const auto accuracy = [&](const RunSummary& summary) -> std::optional<double> {
+    const auto accuracy = [&](const RunSummary& summary) {
       const std::optional<Score> score = score_of(summary, group);
-      return score && score->n_scored > 0 ? std::optional(score->accuracy()) : std::nullopt;
+      return score && score->n_scored > 0 ? Maybe(score->accuracy()) : Maybe();
     };
-    const auto loss = [&](const RunSummary& summary) -> std::optional<double> {
+    const auto loss = [&](const RunSummary& summary) {
       const std::optional<Score> score = score_of(summary, group);
-      return score ? std::optional(score->loss()) : std::nullopt;
+      return score ? Maybe(score->loss()) : Maybe();
     };
     add_statistic(row, statistic_over(setting, accuracy));
     add_statistic(row, statistic_over(setting, loss));
@@ -270,9 +236,7 @@ OrderedJson setting_json(const ComparedSetting& setting) {
   for (const ComparedRun* run : setting.runs) object["runs"].push_back(run->name);
   object["complete_runs"] = setting.complete_runs();
   object["diverged_runs"] = setting.diverged_runs();
-  for (const Number& number : numbers) {
-    put(object, number.name, statistic_over(setting, number.of));
-  }
+  for (const Number& number : numbers) put(object, number.name, statistic_over(setting, number.of));
   return object;
 }
 

@@ -3,15 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <sstream>
-#include <string_view>
 #include <thread>
-#include <utility>
 
 #include "core/parallel.h"
 #include "data/input_file.h"
-#include "train/io/file.h"
 #include "train/io/printable.h"
 #include "train/recording/metrics.h"
 #include "train/run/progress.h"
@@ -29,8 +27,8 @@ constexpr auto redraw_interval = std::chrono::milliseconds(500);
 
 fs::path config_of(const Job& job) { return RunFolder(job.folder).config(); }
 
-// The last error that a process wrote into the log, which had `begin` bytes when it started: what
-// stands before is of earlier ones.
+// Returns the last error that a process wrote into the log, which had `begin` bytes of earlier
+// processes when it started.
 std::string last_error_in(const fs::path& log, std::uintmax_t begin) {
   constexpr std::string_view mark = "mobius: error: ";
   const std::string whole = fs::exists(log) ? content_of(log) : "";
@@ -42,7 +40,7 @@ std::string last_error_in(const fs::path& log, std::uintmax_t begin) {
   return error;
 }
 
-// One that was asked to stop before it listened to signals has had nothing to save.
+// A process that a signal ended before it listened to signals had nothing to save.
 JobState state_after(const ProcessEnd& end) {
   const bool is_asked_to_stop =
       end.signal == SIGTERM || end.signal == SIGINT || end.signal == SIGHUP;
@@ -60,41 +58,28 @@ JobState state_after(const ProcessEnd& end) {
   }
 }
 
+// The words stand in the order of the states.
 const char* word_for(JobState state) {
-  switch (state) {
-    case JobState::waiting:
-      return "waiting";
-    case JobState::busy:
-      return "waiting for a process of an earlier comparison, which saves";
-    case JobState::running:
-      return "running";
-    case JobState::finished:
-      return "finished";
-    case JobState::diverged:
-      return "diverged";
-    case JobState::interrupted:
-      return "saved";
-    case JobState::failed:
-      break;
-  }
-  return "failed";
+  constexpr const char* busy = "waiting for a process of an earlier comparison, which saves";
+  constexpr std::array words = {"waiting",  busy,    "running", "finished",
+                                "diverged", "saved", "failed"};
+  return words[static_cast<std::size_t>(state)];
 }
 
-// How far a run of this comparison is, by its last line of metrics.
+// Says how far a run of this comparison is, by its last line of metrics.
 std::string position_of(const Job& job, JobState state) {
   if (state == JobState::waiting || state == JobState::busy) return "";
-  constexpr std::uintmax_t tail = 16384;  // several lines, also with diagnostics
-  std::optional<MetricsPoint> last_point;
+  constexpr std::uintmax_t tail = 16384;  // several lines, even with diagnostics
+  std::string text;
   try {
     const std::vector<MetricsPoint> points = read_metrics(RunFolder(job.folder).metrics(), tail);
-    if (!points.empty()) last_point = points.back();
-  } catch (const Error&) {  // a display is nothing to end runs for
+    if (points.empty()) return "";
+    const MetricsPoint& last = points.back();
+    text = fmt::format("{}/{}", last.step, job.max_steps);
+    if (last.loss) text += fmt::format("  loss {:.4f}", *last.loss);
+    if (last.accuracy) text += fmt::format("  accuracy {:.1f}%", 100 * *last.accuracy);
+  } catch (const Error&) {  // a display must not end runs
   }
-  if (!last_point) return "";
-  const MetricsPoint& last = *last_point;
-  std::string text = fmt::format("{}/{}", last.step, job.max_steps);
-  if (last.loss) text += fmt::format("  loss {:.4f}", *last.loss);
-  if (last.accuracy) text += fmt::format("  accuracy {:.1f}%", 100 * *last.accuracy);
   return text;
 }
 
@@ -108,7 +93,7 @@ std::string line_for(const Job& job, const JobStatus& status, std::size_t name_w
   return line;
 }
 
-// Those lines that fit on the screen: of jobs that run, then the others.
+// Chooses the lines that fit on the screen: first of jobs that run, then of the others.
 std::vector<std::size_t> shown(const std::vector<JobStatus>& statuses, std::size_t rows) {
   std::vector<std::size_t> order;
   for (const bool is_running : {true, false}) {
@@ -151,25 +136,23 @@ class JobPool {
     ChildProcess process;
   };
 
-  // In their order, but for busy ones.
+  // Starts jobs in their order; busy ones stay.
   void start_waiting() {
-    std::vector<std::size_t> still;
-    for (const std::size_t job : waiting_) {
-      if (running_.size() >= at_once_ || !try_start(job)) still.push_back(job);
-    }
-    waiting_.swap(still);
+    std::erase_if(waiting_,
+                  [this](std::size_t job) { return running_.size() < at_once_ && try_start(job); });
   }
 
-  // False where it is to be tried again.
+  // Returns false if it must be tried again.
   bool try_start(std::size_t job) {
     try {
-      const std::optional<ChildLog> log = ChildLog::take(log_of(jobs_[job]));
+      const fs::path path = log_of(jobs_[job]);
+      const std::optional<Descriptor> log = take_log(path);
       if (!log) {
         if (statuses_[job].state != JobState::busy) note(job, {.state = JobState::busy});
         return false;
       }
       write_config(jobs_[job]);
-      const std::uintmax_t log_begin = log->size();
+      const std::uintmax_t log_begin = fs::is_regular_file(path) ? fs::file_size(path) : 0;
       ChildProcess process(command_of(jobs_[job]), {{"OMP_NUM_THREADS", std::to_string(threads_)}},
                            *log);
       running_.push_back({job, log_begin, std::move(process)});
@@ -209,7 +192,7 @@ class JobPool {
     for (Running& running : running_) running.process.terminate();
   }
 
-  // Ctrl-Z in a terminal reaches this process alone, for each run has a process group of its own.
+  // Ctrl-Z in a terminal reaches only this process, since each run has its own process group.
   void pause() {
     for (const Running& running : running_) running.process.pause();
     stop_.pause();

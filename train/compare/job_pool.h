@@ -25,25 +25,23 @@ struct Job {
 
 /// Writes config.yaml.
 void write_config(const Job& job);
-/// The command that trains a job with a config.yaml, or goes on with it, for a shell in the present
-/// folder.
+/// Returns the command that trains or continues a job with a config.yaml, from the current folder.
 std::vector<std::string> command_of(const Job& job);
-/// What its process says goes here.
+/// The file for the output of its process.
 std::filesystem::path log_of(const Job& job);
 
-/// `busy`: waiting for a process that an earlier comparison left in its folder, where it still
-/// saves.
+/// A busy job waits for a process of an earlier comparison that still saves in its folder.
 enum class JobState { waiting, busy, running, finished, diverged, interrupted, failed };
 
 struct JobStatus {
   JobState state = JobState::waiting;
   std::chrono::steady_clock::time_point started{};
-  std::optional<ProcessEnd> end{};  ///< of its process; nothing where none was started
-  std::string problem{};            ///< the last error of that process; of a failed or diverged one
+  std::optional<ProcessEnd> end{};  ///< of its process, if one was started
+  std::string problem{};            ///< the last error of a failed or diverged process
 };
 
-/// Shows how jobs get on: on a terminal a line a job, redrawn in place; elsewhere a line whenever
-/// one starts or ends. Writes as Output does, with what that asks of `stop`.
+/// Shows the progress of jobs: one line per job, redrawn in place, on a terminal; elsewhere one
+/// line whenever a job starts or ends. It writes, and asks `stop` to stop, as Output does.
 class JobDisplay {
  public:
   JobDisplay(std::FILE* out, const std::vector<Job>& jobs, StopSignal* stop = nullptr);
@@ -58,10 +56,10 @@ class JobDisplay {
   std::chrono::steady_clock::time_point last_drawn_{};
 };
 
-/// Runs the jobs in their order, `at_once` of them at a time, with this program's threads shared
-/// out among them (`train.threads` of a configuration wins). One that fails does not stop the
-/// others. A stop signal makes all save and end; those that had not started stay waiting. SIGTSTP
-/// (Ctrl-Z) stops them with this process, until it is continued.
+/// Runs the jobs in their order, `at_once` of them at a time, and shares this program's threads out
+/// among them (`train.threads` of a configuration wins). A job that fails does not stop the others.
+/// A stop signal makes all save and end; jobs that have not started stay waiting. SIGTSTP (Ctrl-Z)
+/// stops them with this process until it is continued.
 std::vector<JobStatus> run_jobs(const std::vector<Job>& jobs, int at_once, StopSignal& stop,
                                 JobDisplay& display);
 

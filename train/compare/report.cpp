@@ -21,7 +21,7 @@ namespace {
 
 Json number(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
 
-// As many points as a plot can show apart.
+// Keeps as many points as a plot can show apart.
 Json thinned(const std::vector<Json>& points) {
   constexpr std::size_t enough = 500;
   const std::size_t stride = (points.size() + enough - 1) / enough;
@@ -48,14 +48,12 @@ bool is_list(const Json& value, std::size_t size) {
 }
 
 bool is_matrix(const Json& value, std::size_t size) {
-  return is_list(value, size) && std::all_of(value.begin(), value.end(), [size](const Json& row) {
-           return is_list(row, size) && std::all_of(row.begin(), row.end(), [](const Json& cell) {
-                    return cell.is_number();
-                  });
+  return is_list(value, size) && std::ranges::all_of(value, [size](const Json& row) {
+           return is_list(row, size) && std::ranges::all_of(row, &Json::is_number);
          });
 }
 
-// Whether it is what attention_maps_json() writes.
+// Whether attention_maps_json() may have written it.
 bool are_maps(const Json& maps) {
   if (!maps.is_object() || !maps.contains("positions") || !maps.contains("tokens") ||
       !maps.contains("layers") || !maps["positions"].is_number_unsigned()) {
@@ -65,16 +63,13 @@ bool are_maps(const Json& maps) {
   const Json &tokens = maps["tokens"], &layers = maps["layers"];
   const auto is_head = [n](const Json& head) { return head.is_null() || is_matrix(head, n); };
   const auto is_layer = [&is_head](const Json& layer) {
-    return layer.is_array() && std::all_of(layer.begin(), layer.end(), is_head);
+    return layer.is_array() && std::ranges::all_of(layer, is_head);
   };
-  return is_list(tokens, n) && layers.is_array() &&
-         std::all_of(tokens.begin(), tokens.end(),
-                     [](const Json& token) { return token.is_number_integer(); }) &&
-         std::all_of(layers.begin(), layers.end(), is_layer);
+  return is_list(tokens, n) && std::ranges::all_of(tokens, &Json::is_number_integer) &&
+         layers.is_array() && std::ranges::all_of(layers, is_layer);
 }
 
-// What attention_maps.json of a run holds; null where there is no such file, or it holds something
-// else.
+// Returns the content of attention_maps.json of a run, or null if it is absent or something else.
 Json maps_of(const ComparedRun& run) {
   const fs::path path = RunFolder(run.folder).attention_maps();
   if (!fs::exists(path)) return nullptr;
@@ -97,7 +92,7 @@ Json data_of(const Comparison& comparison) {
   return data;
 }
 
-// JSON that cannot end the script element that it stands in.
+// Writes JSON that cannot end the script element around it.
 std::string script_text(const Json& data) {
   std::string text;
   for (const char c : data.dump(-1, ' ', false, Json::error_handler_t::replace)) {
@@ -106,7 +101,7 @@ std::string script_text(const Json& data) {
   return text;
 }
 
-// The template with each {{name}} replaced by its text; what is put in is not looked at again.
+// Replaces each {{name}} of the template by its text, which is not searched again.
 std::string filled(std::string_view page,
                    const std::vector<std::pair<std::string_view, std::string_view>>& texts) {
   std::string result;

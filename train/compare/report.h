@@ -1,4 +1,4 @@
-// A comparison as a page to look at.
+// Writes a comparison as a page to look at.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace mobius {
 
-/// One HTML file that needs nothing else, no network either: tables, plots, configurations. A
-/// figure without data is left out, and the page says why. For scripts and tests, the root element
-/// has the attributes `data-errors` (how many occurred on the page) and `data-ready`, and each
-/// figure that shows something `data-drawn`.
+/// Returns one HTML file with tables, plots and configurations that needs no other file and no
+/// network. A figure without data is left out, and the page says why. For scripts and tests, the
+/// root element has the attributes `data-errors` (a count) and `data-ready`, and each figure that
+/// shows something has `data-drawn`.
 std::string to_html(const Comparison& comparison);
 
 }  // namespace mobius

@@ -6,12 +6,10 @@
 #include <cmath>
 #include <limits>
 #include <system_error>
-#include <utility>
 
 #include "core/error.h"
 #include "train/io/file.h"
 #include "train/io/printable.h"
-#include "train/recording/metrics.h"
 #include "train/run/run_folder.h"
 
 namespace mobius {
@@ -29,7 +27,7 @@ struct Range {
     high = std::max(high, value);
   }
   bool is_empty() const { return low > high; }
-  // The cell of a value among `n`, the last for the highest.
+  // Returns the cell of a value among `n`; the last is for the highest value.
   int cell(double value, int n) const {
     if (high <= low) return 0;
     const double share = (value / 2 - low / 2) / (high / 2 - low / 2);  // halves do not overflow
@@ -78,33 +76,23 @@ std::string framed(const std::vector<std::string>& cells, const Range& steps, co
   return text;
 }
 
-Curve curve_of(const fs::path& run, const std::vector<MetricsPoint>& points,
-               const std::string& split, std::optional<double> MetricsPoint::*value) {
-  Curve curve{.name = fs::absolute(run).lexically_normal().filename().string()};
-  for (const MetricsPoint& point : points) {
-    if (point.split != split || !(point.*value)) continue;
-    curve.points.emplace_back(static_cast<double>(point.step), *(point.*value));
-  }
-  return curve;
-}
-
-bool has_points(const std::vector<Curve>& curves) {
-  return std::any_of(curves.begin(), curves.end(),
-                     [](const Curve& curve) { return !curve.points.empty(); });
-}
-
 std::vector<Curve> curves_of(const std::vector<fs::path>& runs,
                              const std::vector<std::vector<MetricsPoint>>& metrics,
                              const std::string& split, std::optional<double> MetricsPoint::*value) {
   std::vector<Curve> curves;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    curves.push_back(curve_of(runs[i], metrics[i], split, value));
+    Curve& curve =
+        curves.emplace_back(fs::absolute(runs[i]).lexically_normal().filename().string());
+    for (const MetricsPoint& point : metrics[i]) {
+      if (point.split != split || !(point.*value)) continue;
+      curve.points.emplace_back(static_cast<double>(point.step), *(point.*value));
+    }
   }
   return curves;
 }
 
-// A line a run: its letter, its name, the last value of each of its curves, and whether it
-// diverged.
+// Writes one line per run: its letter, its name, the last value of each of its curves, and whether
+// it diverged.
 std::string legend(const std::vector<fs::path>& runs,
                    const std::vector<std::pair<std::string, std::vector<Curve>>>& kinds) {
   std::string text;
@@ -157,7 +145,7 @@ std::string watch_screen(const std::vector<fs::path>& runs, int width, int heigh
   const int room = height - static_cast<int>(runs.size()) - 1;
   const std::vector<Curve> loss = curves_of(runs, metrics, "test", &MetricsPoint::loss);
   const std::vector<Curve> accuracy = curves_of(runs, metrics, "test", &MetricsPoint::accuracy);
-  if (has_points(loss)) {
+  if (std::ranges::any_of(loss, [](const Curve& curve) { return !curve.points.empty(); })) {
     constexpr int around = 2;  // a title and the steps
     return plot("test loss", loss, width, room / 2 - around) +
            plot("test accuracy", accuracy, width, room / 2 - around) +

@@ -1,4 +1,4 @@
-// Learning curves in a terminal.
+// Draws learning curves in a terminal.
 #pragma once
 
 #include <filesystem>
@@ -16,20 +16,20 @@ struct Curve {
   std::vector<std::pair<double, double>> points{};  ///< step, value
 };
 
-/// The curves in a frame of about `width` x `height` characters, each by a letter of its own: a, b,
-/// ... in their order. Where two meet, the later is seen. Says so where there is no point.
+/// Draws the curves in a frame of about `width` x `height` characters, each with its own letter: a,
+/// b,
+/// ... in their order. Later curves cover earlier ones. Without points it says so.
 std::string plot(const std::string& title, const std::vector<Curve>& curves, int width, int height);
 
-/// The run in `folder`, or the runs in the folders in it, by name; of a comparison that has just
-/// begun there may be none. Throws ConfigError where `folder` is none.
+/// Returns `folder` if it is a run, else the runs in it by name; a comparison that has just begun
+/// may have none. Throws ConfigError if `folder` is no folder.
 std::vector<std::filesystem::path> watched_runs(const std::filesystem::path& folder);
 
-/// Everything that `mobius watch` shows in so many columns and lines: test loss and test accuracy,
-/// or where there was no test yet the loss in training, and the runs by letter with their last
-/// values.
+/// Draws what `mobius watch` shows in so many columns and lines: test loss and test accuracy, or
+/// the loss in training before the first test, and the runs by letter with their last values.
 std::string watch_screen(const std::vector<std::filesystem::path>& runs, int width, int height);
 
-/// Whether no run is in training: each has a summary.json that is newer than its metrics.
+/// Whether all runs have ended: each has a summary.json that is newer than its metrics.
 bool has_ended(const std::vector<std::filesystem::path>& runs);
 
 }  // namespace mobius

@@ -1,10 +1,8 @@
 #include "train/config/config.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <map>
-#include <string_view>
 #include <utility>
 
 #include "core/backend.h"
@@ -25,10 +23,10 @@ OptionField& describe_metric(Schema& schema, Metric& metric, std::string help) {
                        std::move(help));
 }
 
-// Keys, by dotted path, with their values as they stand in YAML.
+// Pairs of a dotted path and the value as YAML.
 using KeyValues = std::vector<std::pair<std::string, std::string>>;
 
-// Appends every value below a schema, in the schema's order.
+// Appends every value below a schema in its order.
 void flatten(const Schema& schema, const std::string& path, KeyValues& values) {
   for (const OptionEntry* entry : schema.entries()) {
     const std::string key = join_path(path, key_of(*entry));
@@ -67,7 +65,7 @@ void require_device(const std::string& name) {
   throw printable_error("expected auto or cpu, got '{}'", name);
 }
 
-// What only shows when sections meet.
+// Checks that involve several sections.
 void describe_checks(Schema& schema, const Config& config) {
   schema.check("task", [&config] { config.task->check(config.train.seed); });
   schema.check("attention.kind", [&config] { require_buildable(config.model, *config.attention); });

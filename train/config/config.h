@@ -32,7 +32,7 @@ struct Registries {
 /// When to end before `max_steps`.
 struct EarlyStopOptions {
   Metric metric = Metric::accuracy;
-  std::optional<double> threshold;  ///< nothing: train to max_steps
+  std::optional<double> threshold;  ///< without one, training runs to max_steps
 
   void describe(Schema& schema);
   /// Whether the test score is good enough to stop.
@@ -55,7 +55,7 @@ struct TrainOptions {
   std::int64_t micro_batch_size() const { return batch_size / accumulation_steps; }
 };
 
-/// How several ranks share the work; of no effect for one alone.
+/// How several ranks share the work. A single rank ignores it.
 struct DistributedOptions {
   int zero_stage = 0;           ///< 1: optimiser state is spread over the ranks
   std::int64_t bucket_mib = 4;  ///< of gradients that travel together
@@ -89,8 +89,8 @@ struct OutputOptions {
   void describe(Schema& schema);
 };
 
-/// Everything a run depends on. It must not outlive the registries, and does not move: schemas
-/// refer to its members.
+/// Everything a run depends on. It must not outlive the registries. It does not move because
+/// schemas refer to its members.
 struct Config {
   explicit Config(const Registries& known);
   Config(const Config&) = delete;
@@ -113,11 +113,10 @@ struct Config {
   const Registries& known_;
 };
 
-/// Reads and checks a configuration; errors as read_config() describes them. Where the document
-/// names no output folder, it is runs/NAME, NAME being the document's without extension.
+/// Reads and checks a configuration; errors are those of read_config(). The output folder is
+/// runs/NAME by default, with the document's name without extension.
 std::unique_ptr<Config> make_config(const ConfigDocument& document, const Registries& known);
-/// Reads one from the text that a checkpoint or a run's folder holds; `name` stands for it in
-/// messages.
+/// Reads the text that a checkpoint or a run's folder holds, called `name` in messages.
 std::unique_ptr<Config> parse_config(const std::string& text, const std::string& name,
                                      const Registries& known,
                                      const std::vector<std::string>& overrides = {});
@@ -125,28 +124,28 @@ std::unique_ptr<Config> parse_config(const std::string& text, const std::string&
 /// All values as YAML, defaults included; reads back to the same configuration.
 std::string resolved_yaml(Config& config);
 
-/// What makes a document a comparison of several runs (train/compare/comparison_file.h): one of
-/// these keys. Returns the first that is there; null where it is the configuration of one run.
+/// Any of these keys makes a document a comparison of runs (train/compare/comparison_file.h).
+/// Returns the first that is there, or null for the configuration of one run.
 inline constexpr std::array<std::string_view, 3> comparison_keys = {"variations", "grid", "base"};
 const ConfigEntry* find_comparison_key(const ConfigDocument& document);
 
-/// A key whose value differs between two configurations; the value is empty where one lacks it.
+/// A key whose value differs between two configurations. A missing value is "".
 struct ConfigChange {
   std::string key;
   std::string before;
   std::string after;
 };
-/// In the order of `mobius config help`, so that another kind of task comes before its keys; keys
-/// that `after` alone has come last.
+/// Lists changes in the order of `mobius config help`, so that a new kind of task comes before its
+/// keys. Keys that only `after` has come last.
 std::vector<ConfigChange> changes(Config& before, Config& after);
 
-/// Whether the key, such as "task.text", says only where data of the task lie.
+/// Whether the key, such as "task.text", only says where the task's data lie.
 bool is_data_place(Config& config, const std::string& key);
 
 /// Whether a run may be continued with another value of this key. The task, the model, the
-/// attention, the kind of optimiser, the seed and the batch size make the run what it is; the rest
-/// (learning rate, length, evaluation, output, ...) may change, and so may the places of data,
-/// which have a fingerprint.
+/// attention, the kind of optimiser, the seed and the batch size must stay. The rest (learning
+/// rate, length, evaluation, output, ...) may change, and so may the places of data, whose content
+/// has a fingerprint.
 bool may_change_on_resume(Config& config, const std::string& key);
 
 }  // namespace mobius

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <sstream>
@@ -26,26 +25,26 @@ namespace {
 using Kind = ConfigNode::Kind;
 using MarkToText = std::function<std::string(const YAML::Mark&)>;
 
-// Every node carries its place, of which there may be a hundred thousand.
+// Every node carries its place, and a file may have a hundred thousand nodes.
 constexpr std::size_t longest_place = 240;
 
-// Builds the tree from parser events. yaml-cpp's own nodes would do, but they drop the places of
-// nulls and resolve aliases, which may be recursive or exponentially large.
+// Builds the tree from parser events. yaml-cpp's own nodes drop the places of nulls and resolve
+// aliases, which may be recursive or exponentially large.
 //
-// What is valid YAML but no configuration is noted, not thrown: malformed text makes strange events
-// before the parser says what is wrong with it.
+// Valid YAML that is not a configuration is noted, not thrown, because malformed text makes strange
+// events before the parser says what is wrong with it.
 class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(MarkToText place) : place_(std::move(place)) {}
 
-  const std::string& problem() const { return problem_; }  // the first; empty if there is none
+  const std::string& problem() const { return problem_; }  // the first one, or ""
   const YAML::Mark& last_mark() const { return last_; }
   std::optional<ConfigNode> take_root() { return std::exchange(root_, std::nullopt); }
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
 
-  // The mark of a value that is left out is that of the next token, often lines below.
+  // The mark of a missing value is that of the next token, often lines below.
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
     const bool is_key = expects_key();
     if (is_key) note(mark, "a key must be a text, got null");
@@ -79,7 +78,7 @@ class TreeBuilder : public YAML::EventHandler {
   void OnMapEnd() override { end(); }
 
  private:
-  // A collection that is not finished, with the key that waits for its value.
+  // An unfinished collection and the key that waits for its value.
   struct Open {
     ConfigNode node;
     std::optional<std::pair<std::string, std::string>> key;  // text and place
@@ -110,7 +109,7 @@ class TreeBuilder : public YAML::EventHandler {
     add(std::move(node), last_);
   }
 
-  // Adds a finished node to the collection it lies in, as a key, a value or an element.
+  // Adds a finished node to its collection, as a key, a value or an element.
   void add(ConfigNode node, const YAML::Mark& mark) {
     last_ = mark;
     if (open_.empty()) {
@@ -134,12 +133,12 @@ class TreeBuilder : public YAML::EventHandler {
   YAML::Mark last_;
 };
 
-// The tree of the only document in the text; nothing where there is none.
+// Returns the tree of the only document in the text, or nothing if there is none.
 std::optional<ConfigNode> parse_yaml(std::string_view text, const MarkToText& place) {
   TreeBuilder builder(place);
   try {
-    // yaml-cpp takes the end of the text for the closing quote of a scalar where a line end comes
-    // before it. A comment there makes it notice.
+    // yaml-cpp accepts a missing closing quote if the text ends with a line end. A comment after it
+    // makes yaml-cpp notice.
     std::istringstream stream(fmt::format("{}{}#", text, text.ends_with('\n') ? "" : "\n"));
     YAML::Parser parser(stream);
     if (!parser.HandleNextDocument(builder)) return std::nullopt;
@@ -154,7 +153,7 @@ std::optional<ConfigNode> parse_yaml(std::string_view text, const MarkToText& pl
   } catch (const YAML::DeepRecursion& error) {
     throw printable_error("{}: nested too deeply", place(error.mark));
   } catch (const YAML::ParserException& error) {
-    // Where the text ends too early the parser gives no place.
+    // The parser gives no place if the text ends too early.
     const bool has_place = error.mark.line > 0 || error.mark.column > 0;
     throw printable_error("{}: not valid YAML: {}",
                           place(has_place ? error.mark : builder.last_mark()), error.msg);
@@ -174,7 +173,7 @@ void refuse_duplicates(const ConfigNode& node, const std::string& path) {
   }
 }
 
-// yaml-cpp takes a tab for a space in some places and fails obscurely in others.
+// yaml-cpp takes a tab for a space in some places and fails with obscure messages in others.
 void refuse_tab_indentation(std::string_view text, const std::string& name) {
   std::istringstream lines{std::string(text)};
   std::string line;
@@ -199,7 +198,7 @@ std::vector<std::string> split_path(std::string_view path, const std::string& wh
   return keys;
 }
 
-// The entry at a dotted path, with the maps that lead to it, made where they are missing.
+// Returns the entry at a dotted path; makes it and the maps that lead to it if they are missing.
 ConfigEntry& reach(ConfigNode& root, std::string_view path, const std::string& where) {
   ConfigNode* node = &root;
   ConfigEntry* entry = nullptr;
@@ -241,29 +240,6 @@ void merge_maps(ConfigNode& into, const ConfigNode& overrides) {
   }
 }
 
-// A pipe is taken too: bash's <(command) is one.
-std::string read_text_file(const std::filesystem::path& path) {
-  constexpr std::uint64_t most = 16 << 20;  // far above any configuration
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    throw printable_error("{}: is a directory, expected a YAML file", path.string());
-  }
-  try {
-    return content_of_file_or_pipe(path, most);
-  } catch (const Error& error) {
-    throw printable_error("{}", error.what());
-  }
-}
-
-// A binary file, or a text in another encoding.
-void refuse_binary(std::string_view text, const std::string& name) {
-  const std::size_t at = find_binary(text);
-  if (at == text.size()) return;
-  throw printable_error("{}: is not a text file: byte {:#04x} in line {}; expected YAML in UTF-8",
-                        name, static_cast<unsigned char>(text[at]),
-                        1 + std::count(text.begin(), text.begin() + static_cast<long>(at), '\n'));
-}
-
 }  // namespace
 
 const ConfigEntry* ConfigNode::find(std::string_view key) const {
@@ -277,8 +253,22 @@ ConfigEntry* ConfigNode::find(std::string_view key) {
 }
 
 ConfigDocument ConfigDocument::from_file(const std::filesystem::path& path) {
-  const std::string text = read_text_file(path);
-  refuse_binary(text, path.string());
+  constexpr std::uint64_t most = 16 << 20;  // far above any configuration
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw printable_error("{}: is a directory, expected a YAML file", path.string());
+  }
+  std::string text;
+  try {
+    text = content_of_file_or_pipe(path, most);  // bash's <(command) is a pipe
+  } catch (const Error& error) {
+    throw printable_error("{}", error.what());
+  }
+  if (const std::size_t at = find_binary(text); at < text.size()) {
+    throw printable_error("{}: is not a text file: byte {:#04x} in line {}; expected YAML in UTF-8",
+                          path.string(), static_cast<unsigned char>(text[at]),
+                          1 + std::count(text.begin(), text.begin() + static_cast<long>(at), '\n'));
+  }
   return from_text(text, path.string(), path.parent_path());
 }
 
@@ -335,17 +325,9 @@ void ConfigDocument::remove(std::string_view key) {
 }
 
 std::string describe(const ConfigNode& node) {
-  switch (node.kind) {
-    case Kind::null:
-      return "null";
-    case Kind::scalar:
-      return fmt::format("'{}'", node.text);
-    case Kind::list:
-      return "a list";
-    case Kind::map:
-      return "a section";
-  }
-  throw Error("configuration: unknown kind of node");
+  if (node.kind == Kind::scalar) return fmt::format("'{}'", node.text);
+  if (node.kind == Kind::list) return "a list";
+  return node.kind == Kind::map ? "a section" : "null";
 }
 
 std::string join_path(std::string_view path, std::string_view key) {

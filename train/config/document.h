@@ -1,9 +1,9 @@
-// A configuration before it has meaning: the YAML tree with the place each part came from.
+// A configuration as a YAML tree that knows the place of each of its parts.
 //
-// Accepted is the part of YAML that people write in configurations: maps with distinct text keys,
-// lists, and plain or quoted scalars, in one document. Tags, aliases, tab indentation and duplicate
-// keys are errors, and so is a file that is not text in UTF-8. Every error is a ConfigError that
-// starts with the place: "file:line:column" or "override key=value".
+// It accepts the part of YAML that people write in configurations: maps with distinct text keys,
+// lists, and plain or quoted scalars, in one document. Tags, aliases, tab indentation, duplicate
+// keys and files that are not UTF-8 text are errors. Every error is a ConfigError that starts with
+// the place: "file:line:column" or "override key=value".
 #pragma once
 
 #include <filesystem>
@@ -24,7 +24,7 @@ struct ConfigNode {
   bool is_quoted = false;              // a quoted scalar is a text, never a number
   std::vector<ConfigEntry> entries{};  // of a map, by key; of a list, by index: "0", "1", ...
 
-  const ConfigEntry* find(std::string_view key) const;  // null where there is none
+  const ConfigEntry* find(std::string_view key) const;  // null if the key is missing
   ConfigEntry* find(std::string_view key);
 };
 
@@ -42,26 +42,25 @@ class ConfigDocument {
   static ConfigDocument from_text(std::string_view text, std::string name,
                                   std::filesystem::path folder = {});
 
-  /// Applies "key.path=value". Elements of a list are reached by index: task.mixture.0.seq_len=64.
+  /// Applies "key.path=value". An index reaches the element of a list: task.mixture.0.seq_len=64.
   /// The value is one YAML value in flow style ("3", "[1, 2]", "{kind: softmax}") and replaces
-  /// whatever stood there, a whole section too.
+  /// what stood there, even a whole section.
   void override_with(std::string_view assignment);
-  /// The same of an entry whose key is the path.
+  /// Applies an entry whose key is the path.
   void override_with(const ConfigEntry& entry);
-  /// All of them, in their order.
+  /// All overrides, in their order.
   const std::vector<ConfigEntry>& overrides() const { return overrides_; }
-  /// Whether this is the place of one of them.
+  /// Whether an override stands at this place.
   bool is_override(std::string_view where) const;
 
-  /// Merges a map of overrides: its keys may be dotted paths; maps merge key by key, everything
-  /// else replaces.
+  /// Merges a map whose keys may be dotted paths: maps merge key by key, other values replace.
   void merge(const ConfigNode& overrides);
 
   const ConfigNode& root() const { return root_; }
   const std::string& name() const { return name_; }
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// Removes a key of the root; nothing happens where there is none.
+  /// Removes a key of the root if it is there.
   void remove(std::string_view key);
 
  private:
@@ -71,7 +70,7 @@ class ConfigDocument {
   std::vector<ConfigEntry> overrides_;
 };
 
-/// What a node is, for messages: "null", "'text'", "a list", "a section".
+/// Names a node in messages: "null", "'text'", "a list", "a section".
 std::string describe(const ConfigNode& node);
 
 /// "a.b" + "c" is "a.b.c", "" + "c" is "c".

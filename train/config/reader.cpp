@@ -19,8 +19,8 @@ namespace {
 
 using Kind = ConfigNode::Kind;
 
-// A section of the document: its node, null where the document does not mention it, and where to
-// place what is missing in it.
+// A section: its node (null if the document does not mention it), the place to report missing keys
+// at, and its dotted path.
 struct Place {
   const ConfigNode* node;
   std::string where;
@@ -62,7 +62,7 @@ OptionValue read_elements(OptionType type, const ConfigNode& list) {
   return values;
 }
 
-// The value of a field as written. Throws what is wrong, without its place.
+// Reads the value of a field. Errors do not name the place.
 OptionValue read_value(const OptionField& field, const ConfigNode& node) {
   if (node.kind == Kind::null) return OptionValue{};
   const OptionForm& form = field.form();
@@ -70,17 +70,9 @@ OptionValue read_value(const OptionField& field, const ConfigNode& node) {
     throw printable_error("expected {}, got {}", field.type_name(), describe(node));
   }
   if (!form.is_list) return read_scalar(form.type, node);
-  switch (form.type) {
-    case OptionType::integer:
-      return read_elements<std::int64_t>(form.type, node);
-    case OptionType::number:
-      return read_elements<double>(form.type, node);
-    case OptionType::text:
-      return read_elements<std::string>(form.type, node);
-    case OptionType::boolean:
-      break;
-  }
-  throw Error("configuration: '{}' is a list of booleans", field.key());
+  if (form.type == OptionType::integer) return read_elements<std::int64_t>(form.type, node);
+  if (form.type == OptionType::number) return read_elements<double>(form.type, node);
+  return read_elements<std::string>(form.type, node);  // no member is a list of booleans
 }
 
 std::vector<std::string> keys_of(const Schema& schema) {
@@ -89,7 +81,7 @@ std::vector<std::string> keys_of(const Schema& schema) {
   return keys;
 }
 
-// The paths of all keys called `key` in the sections below `schema`.
+// Appends the paths of all keys called `key` below `schema`.
 void find_elsewhere(const Schema& schema, const std::string& path, std::string_view key,
                     std::vector<std::string>& found) {
   for (const OptionEntry* entry : schema.entries()) {
@@ -115,12 +107,11 @@ class Reader {
     if (!choose_variants(place, schema)) return;
     if (place.node != nullptr) read_entries(place, schema);
     for (const OptionEntry* option : schema.entries()) {
-      if (find_in(place, key_of(*option)) != nullptr) continue;
-      std::visit([&](const auto& absent) { leave_out(place, absent); }, *option);
+      if (find_in(place, key_of(*option)) == nullptr) leave_out(place, *option);
     }
   }
 
-  // Those of the sections below come first: the conditions of a section may build on them.
+  // Checks the sections below first, since the checks of a section may rely on them.
   void run_checks(const Place& place, const Schema& schema) {
     const std::size_t errors_before = errors_.size();
     for (const OptionEntry& option : schema.described()) check_below(place, option);
@@ -139,8 +130,8 @@ class Reader {
   }
 
  private:
-  // A reader mends a few faults at a time. Of a file that is something else there may be a hundred
-  // thousand, each with a search for what was meant.
+  // People fix a few faults at a time. A file that is not a configuration may have a hundred
+  // thousand, each with a costly search for what was meant.
   bool has_enough() const { return errors_.size() >= 8; }
 
   template <typename... Parts>
@@ -160,8 +151,8 @@ class Reader {
     }
   }
 
-  // Chooses the kinds that the section names, first, for the other keys depend on them. False where
-  // a name is wrong: then nothing can be said about the other keys.
+  // Chooses the kinds that the section names, since the other keys depend on them. Returns false if
+  // a name is wrong: nothing is known about the other keys then.
   bool choose_variants(const Place& place, Schema& schema) {
     for (OptionEntry& option : schema.described()) {
       auto* variant = std::get_if<OptionVariant>(&option);
@@ -191,72 +182,65 @@ class Reader {
   void read_entries(const Place& place, const Schema& schema) {
     for (const ConfigEntry& entry : place.node->entries) {
       if (has_enough()) return;
+      const std::string path = join_path(place.path, entry.key);
       const OptionEntry* option = schema.find(entry.key);
       if (option == nullptr) {
-        const std::string path = join_path(place.path, entry.key);
         report(entry.where, path, "{}", explain_unknown(place, entry.key, schema));
-      } else {
-        std::visit([&](const auto& known) { read(place, entry, known); }, *option);
-      }
+      } else if (const auto* field = std::get_if<OptionField>(option)) {
+        read_field(path, entry.value, *field);
+      } else if (const auto* section = std::get_if<OptionSection>(option)) {
+        read_section(below(place, entry.key), section->schema());
+      } else if (const auto* list = std::get_if<OptionList>(option)) {
+        read_list(below(place, entry.key), *list);
+      }  // variants are chosen before
     }
   }
 
-  void read(const Place& place, const ConfigEntry& entry, const OptionField& field) {
+  void read_field(const std::string& path, const ConfigNode& node, const OptionField& field) {
     try {
-      field.assign(read_value(field, entry.value));
+      field.assign(read_value(field, node));
     } catch (const ConfigError& error) {
-      report(entry.value.where, join_path(place.path, entry.key), "{}", error.what());
+      report(node.where, path, "{}", error.what());
     }
   }
 
-  void read(const Place& place, const ConfigEntry& entry, const OptionSection& section) {
-    read_section(below(place, entry.key), section.schema());
-  }
-
-  void read(const Place& place, const ConfigEntry& entry, const OptionList& list) {
-    const Place here = below(place, entry.key);
-    const std::vector<ConfigEntry>& elements = entry.value.entries;
-    if (entry.value.kind != Kind::list) {
-      report(entry.value.where, here.path, "expected a list of sections, got {}",
-             describe(entry.value));
+  void read_list(const Place& place, const OptionList& list) {
+    const std::vector<ConfigEntry>& elements = place.node->entries;
+    if (place.node->kind != Kind::list) {
+      report(place.node->where, place.path, "expected a list of sections, got {}",
+             describe(*place.node));
       return;
     }
     if (elements.empty() && list.is_non_empty()) {
-      report(entry.value.where, here.path, "must not be empty");
+      report(place.node->where, place.path, "must not be empty");
     }
     list.reset(elements.size());
     for (std::size_t i = 0; i < elements.size() && !has_enough(); ++i) {
-      read_section(below(here, elements[i].key), *list.element(i));
+      read_section(below(place, elements[i].key), *list.element(i));
     }
   }
 
-  void read(const Place&, const ConfigEntry&, const OptionVariant&) {}  // chosen before
-
-  void leave_out(const Place& place, const OptionField& field) {
-    if (!field.is_required()) return;
-    report(place.where, join_path(place.path, field.key()), "missing, and it has no default ({})",
-           field.help());
+  // Reads a section that is left out for its defaults, and reports what has no default.
+  void leave_out(const Place& place, const OptionEntry& option) {
+    const std::string path = join_path(place.path, key_of(option));
+    const auto* field = std::get_if<OptionField>(&option);
+    const auto* list = std::get_if<OptionList>(&option);
+    if (const auto* section = std::get_if<OptionSection>(&option)) {
+      read_section(below(place, section->key()), section->schema());
+    } else if (field != nullptr && field->is_required()) {
+      report(place.where, path, "missing, and it has no default ({})", field->help());
+    } else if (list != nullptr && list->is_non_empty() && list->size() == 0) {
+      report(place.where, path, "missing, and it has no default ({})", list->help());
+    } else if (const auto* variant = std::get_if<OptionVariant>(&option);
+               variant != nullptr && variant->current().empty()) {
+      std::vector<std::string> names;
+      for (const OptionVariant::Kind& kind : variant->kinds()) names.push_back(kind.name);
+      report(place.where, path, "missing, and it has no default; known: {}",
+             fmt::join(names, ", "));
+    }
   }
 
-  void leave_out(const Place& place, const OptionSection& section) {
-    read_section(below(place, section.key()), section.schema());
-  }
-
-  void leave_out(const Place& place, const OptionList& list) {
-    if (list.size() > 0 || !list.is_non_empty()) return;
-    report(place.where, join_path(place.path, list.key()), "missing, and it has no default ({})",
-           list.help());
-  }
-
-  void leave_out(const Place& place, const OptionVariant& variant) {
-    if (!variant.current().empty()) return;
-    std::vector<std::string> names;
-    for (const OptionVariant::Kind& kind : variant.kinds()) names.push_back(kind.name);
-    report(place.where, join_path(place.path, variant.key()),
-           "missing, and it has no default; known: {}", fmt::join(names, ", "));
-  }
-
-  // Why `key` is not a key of the schema, and what was probably meant.
+  // Says why `key` is not a key of the schema, and what was probably meant.
   std::string explain_unknown(const Place& place, const std::string& key,
                               const Schema& schema) const {
     if (key.find('.') != std::string::npos) {
@@ -275,13 +259,16 @@ class Reader {
     return fmt::format("unknown key; known here: {}", fmt::join(keys_of(schema), ", "));
   }
 
-  // The same for a key that a kind the section did not choose has, or nearly has.
+  // Explains a key that belongs to a kind the section did not choose.
   std::optional<std::string> explain_foreign(const Place& place, const std::string& key,
                                              const Schema& schema) const {
     for (const OptionEntry* option : schema.entries()) {
       const auto* variant = std::get_if<OptionVariant>(option);
       if (variant == nullptr) continue;
-      const std::vector<std::string> owners = owners_of(key, *variant);
+      std::vector<std::string> owners;
+      for (const OptionVariant::Kind& kind : variant->kinds()) {
+        if (variant->preview(kind.name).schema->find(key) != nullptr) owners.push_back(kind.name);
+      }
       if (owners.empty()) continue;
       return fmt::format("not an option of {} {}; it belongs to: {}{}",
                          join_path(place.path, variant->key()),
@@ -291,7 +278,7 @@ class Reader {
     return std::nullopt;
   }
 
-  // An override that chose another kind than the file, whose keys for it stayed.
+  // Advises how an override replaces a section whose kind it changed but whose keys stayed.
   std::string explain_replacing(const Place& place, const std::string& key,
                                 const OptionVariant& variant) const {
     const ConfigEntry* kind = find_in(place, variant.key());
@@ -299,14 +286,6 @@ class Reader {
     if (document_.is_override(find_in(place, key)->where)) return "";
     return fmt::format("; for another section in its place give '{}={{{}: {}}}'", place.path,
                        variant.key(), variant.current());
-  }
-
-  static std::vector<std::string> owners_of(const std::string& key, const OptionVariant& variant) {
-    std::vector<std::string> owners;
-    for (const OptionVariant::Kind& kind : variant.kinds()) {
-      if (variant.preview(kind.name).schema->find(key) != nullptr) owners.push_back(kind.name);
-    }
-    return owners;
   }
 
   static std::vector<std::string> keys_of_all_kinds(const Schema& schema) {

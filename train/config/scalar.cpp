@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <optional>
-#include <string>
 #include <system_error>
 
 #include "core/error.h"
@@ -15,11 +13,8 @@
 namespace mobius {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 std::string_view take_digits(std::string_view& text) {
-  const auto end = std::find_if_not(text.begin(), text.end(), is_digit);
-  const std::string_view digits = text.substr(0, static_cast<std::size_t>(end - text.begin()));
+  const std::string_view digits = text.substr(0, text.find_first_not_of("0123456789"));
   text.remove_prefix(digits.size());
   return digits;
 }
@@ -42,13 +37,13 @@ struct Decimal {
 std::optional<Decimal> parse_decimal(std::string_view text) {
   const std::string_view all = text;
   Decimal decimal;
-  decimal.is_negative = !text.empty() && text.front() == '-';
+  decimal.is_negative = text.starts_with('-');
   take(text, "+-");
   decimal.whole = take_digits(text);
   if (take(text, ".")) decimal.fraction = take_digits(text);
   if (decimal.whole.empty() && decimal.fraction.empty()) return std::nullopt;
   if (take(text, "eE")) {
-    decimal.has_negative_exponent = !text.empty() && text.front() == '-';
+    decimal.has_negative_exponent = text.starts_with('-');
     take(text, "+-");
     decimal.exponent = take_digits(text);
     if (decimal.exponent.empty()) return std::nullopt;
@@ -61,8 +56,8 @@ std::optional<Decimal> parse_decimal(std::string_view text) {
   return decimal;
 }
 
-// The digits of a whole decimal with the exponent carried out; empty where it is not whole.
-// Exponents beyond any 64-bit integer are cut short: they overflow or are not whole all the same.
+// Returns the digits of a whole decimal with the exponent carried out, or "" if it is not whole.
+// Exponents beyond any 64-bit integer are capped; the number still overflows or is not whole.
 std::string shift_point(const Decimal& decimal) {
   constexpr long far = 4096;
   long exponent = 0;
@@ -80,39 +75,30 @@ std::string shift_point(const Decimal& decimal) {
   return digits.substr(0, kept);
 }
 
-std::int64_t to_integer(const std::string& digits, int base, std::string_view text) {
+// `digits` holds an optional '-' and digits of the base, at least one; `text` is what was written.
+std::int64_t to_integer(std::string_view digits, int base, std::string_view text) {
   std::int64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
-  if (error == std::errc::result_out_of_range) {
-    throw ConfigError("'{}' does not fit in a 64-bit integer", text);
-  }
-  if (error != std::errc() || end != digits.data() + digits.size()) {
-    throw ConfigError("expected integer, got '{}'", text);
-  }
-  return value;
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
+  if (read.ec == std::errc()) return value;
+  throw ConfigError("'{}' does not fit in a 64-bit integer", text);
 }
 
 std::optional<std::int64_t> parse_hexadecimal(std::string_view text) {
   if (!text.starts_with("0x") && !text.starts_with("0X")) return std::nullopt;
-  const std::string digits(text.substr(2));
-  const bool is_valid = !digits.empty() && std::all_of(digits.begin(), digits.end(), [](char c) {
-    return std::isxdigit(static_cast<unsigned char>(c)) != 0;
-  });
-  return is_valid ? std::optional(to_integer(digits, 16, text)) : std::nullopt;
+  const std::string_view digits = text.substr(2);
+  const bool is_valid = digits.find_first_not_of("0123456789abcdefABCDEF") == digits.npos;
+  if (digits.empty() || !is_valid) return std::nullopt;
+  return to_integer(digits, 16, text);
 }
 
 bool is_not_finite(std::string_view text) {
   take(text, "+-");
   take(text, ".");
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  constexpr std::array names{"inf", "infinity", "nan"};
-  return std::find(names.begin(), names.end(), lower) != names.end();
+  const std::string name = lower_case(std::string(text));
+  return name == "inf" || name == "infinity" || name == "nan";
 }
 
-// Why a scalar that is no decimal was refused.
+// Throws why a scalar that is not a decimal is refused.
 [[noreturn]] void refuse(std::string_view expected, std::string_view text) {
   if (is_not_finite(text)) throw ConfigError("must be finite, got '{}'", text);
   std::string without(text);
@@ -123,7 +109,7 @@ bool is_not_finite(std::string_view text) {
   throw ConfigError("expected {}, got '{}'", expected, text);
 }
 
-// What `read` makes of the text; nothing where it refuses it.
+// Returns what `read` makes of the text, or nothing if it throws.
 template <typename T>
 std::optional<T> try_to(T (*read)(std::string_view), std::string_view text) {
   try {
@@ -134,6 +120,11 @@ std::optional<T> try_to(T (*read)(std::string_view), std::string_view text) {
 }
 
 }  // namespace
+
+std::string lower_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
 
 bool read_boolean(std::string_view text) {
   if (text == "true") return true;
@@ -155,28 +146,16 @@ double read_number(std::string_view text) {
   if (!parse_decimal(text)) refuse("number", text);
   const std::string_view unsigned_text = text.starts_with('+') ? text.substr(1) : text;
   double value = 0;
-  const auto [end, error] =
+  const auto read =
       std::from_chars(unsigned_text.data(), unsigned_text.data() + unsigned_text.size(), value);
-  if (error == std::errc::result_out_of_range) {
-    throw ConfigError("'{}' does not fit in a 64-bit float", text);
-  }
-  if (error != std::errc() || end != unsigned_text.data() + unsigned_text.size()) {
-    refuse("number", text);
-  }
-  return value;
+  if (read.ec == std::errc()) return value;
+  throw ConfigError("'{}' does not fit in a 64-bit float", text);
 }
 
 OptionValue read_scalar(OptionType type, std::string_view text) {
-  switch (type) {
-    case OptionType::boolean:
-      return read_boolean(text);
-    case OptionType::integer:
-      return read_integer(text);
-    case OptionType::number:
-      return read_number(text);
-    case OptionType::text:
-      break;
-  }
+  if (type == OptionType::boolean) return read_boolean(text);
+  if (type == OptionType::integer) return read_integer(text);
+  if (type == OptionType::number) return read_number(text);
   return std::string(text);
 }
 

@@ -5,7 +5,7 @@
 //   012  1_000  nan  .inf         refused: readers disagree about them, or no option wants them
 //   yes  no  on  off              texts, never booleans
 //
-// Each function throws a ConfigError that says what was expected and what came.
+// Each reading function throws a ConfigError that says what was expected and what came.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,14 @@ std::int64_t read_integer(std::string_view text);
 /// The double nearest to the text. Overflow and underflow to zero are errors.
 double read_number(std::string_view text);
 
-/// A value of this type; a text is taken as it is.
+/// Reads a value of this type. A text is taken as it is.
 OptionValue read_scalar(OptionType type, std::string_view text);
 
-/// A text that two scalars share where they are the same number (1e-3 and 0.001, 16 and 0x10), or
-/// the same text; never a number and a text.
+/// Returns a text that two scalars share if they are the same number (1e-3 and 0.001, 16 and 0x10)
+/// or the same text. A number and a text never share one.
 std::string canonical_scalar(std::string_view text);
+
+/// The text with ASCII capitals made small.
+std::string lower_case(std::string text);
 
 }  // namespace mobius

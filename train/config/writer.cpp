@@ -6,15 +6,14 @@
 #include <array>
 #include <cctype>
 #include <charconv>
-#include <cstdint>
 #include <iterator>
 #include <sstream>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "core/options/nearest.h"
 #include "train/config/document.h"
+#include "train/config/scalar.h"
 #include "train/io/printable.h"
 
 namespace mobius {
@@ -22,15 +21,8 @@ namespace {
 
 // Values ------------------------------------------------------------------------------------------
 
-// Words that some YAML reader takes for something other than text.
-bool is_reserved(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  constexpr std::array words{"true", "false", "yes", "no", "on", "off", "y", "n", "null"};
-  return std::find(words.begin(), words.end(), text) != words.end();
-}
-
-// A text that no reader takes for anything else: a word, or a path of words.
+// Whether every YAML reader takes the unquoted text for a text: it is a word or a path of words,
+// and no word for a boolean or null.
 bool is_plain(const std::string& text) {
   const auto is_word = [](unsigned char c) {
     return c < 128 && (std::isalnum(c) != 0 || c == '_' || c == '/' || c == '.' || c == '-');
@@ -39,10 +31,12 @@ bool is_plain(const std::string& text) {
   const char first = text.front();
   const bool starts_as_word = std::isalpha(static_cast<unsigned char>(first)) || first == '/' ||
                               text.starts_with("./") || text.starts_with("../");
-  return starts_as_word && !is_reserved(text);
+  constexpr std::array reserved{"true", "false", "yes", "no", "on", "off", "y", "n", "null"};
+  return starts_as_word &&
+         std::find(reserved.begin(), reserved.end(), lower_case(text)) == reserved.end();
 }
 
-// The control characters of ASCII, and those from U+0080 to U+009F, are written by their code.
+// Control characters, of ASCII and from U+0080 to U+009F, are written as their code.
 std::string quote(const std::string& text) {
   std::string quoted = "\"";
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -62,8 +56,8 @@ std::string quote(const std::string& text) {
   return quoted + '"';
 }
 
-// YAML 1.1 wants a point in the mantissa of a number with an exponent, and integers stay integers
-// to readers that have no schema: 1e-04 becomes 1.0e-04 and 3 becomes 3.0.
+// YAML 1.1 wants a point in a mantissa, and readers without a schema take 3 for an integer: 1e-04
+// becomes 1.0e-04 and 3 becomes 3.0.
 std::string write_number(double value) {
   std::array<char, 32> buffer;
   const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
@@ -94,34 +88,32 @@ struct Writer {
 
 std::string flow(const Schema& schema);
 
-std::string flow(const OptionField& field) { return to_yaml(field.value()); }
-std::string flow(const OptionSection& section) { return flow(section.schema()); }
-std::string flow(const OptionVariant& variant) { return Writer()(variant.current()); }
-std::string flow(const OptionList& list) {
+// Returns the value on one line. A variant without a choice has none: "".
+std::string flow(const OptionEntry& entry) {
+  if (const auto* field = std::get_if<OptionField>(&entry)) return to_yaml(field->value());
+  if (const auto* section = std::get_if<OptionSection>(&entry)) return flow(section->schema());
+  if (const auto* variant = std::get_if<OptionVariant>(&entry)) {
+    return variant->current().empty() ? "" : Writer()(variant->current());
+  }
+  const auto& list = std::get<OptionList>(entry);
   std::vector<std::string> elements;
   for (std::size_t i = 0; i < list.size(); ++i) elements.push_back(flow(*list.element(i)));
   return fmt::format("[{}]", fmt::join(elements, ", "));
 }
 
-// A variant where nothing is chosen has no value.
-bool has_value(const OptionEntry& entry) {
-  const auto* variant = std::get_if<OptionVariant>(&entry);
-  return variant == nullptr || !variant->current().empty();
-}
-
 std::string flow(const Schema& schema) {
   std::vector<std::string> entries;
   for (const OptionEntry* entry : schema.entries()) {
-    if (!has_value(*entry)) continue;
-    const std::string value = std::visit([](const auto& held) { return flow(held); }, *entry);
-    entries.push_back(fmt::format("{}: {}", key_of(*entry), value));
+    const std::string value = flow(*entry);
+    if (!value.empty()) entries.push_back(fmt::format("{}: {}", key_of(*entry), value));
   }
   return fmt::format("{{{}}}", fmt::join(entries, ", "));
 }
 
 void write_block(const Schema& schema, const std::string& indentation, std::string& yaml) {
   for (const OptionEntry* entry : schema.entries()) {
-    if (!has_value(*entry)) continue;
+    const std::string value = flow(*entry);
+    if (value.empty()) continue;
     yaml += fmt::format("{}{}:", indentation, key_of(*entry));
     const auto* section = std::get_if<OptionSection>(entry);
     const auto* list = std::get_if<OptionList>(entry);
@@ -134,7 +126,6 @@ void write_block(const Schema& schema, const std::string& indentation, std::stri
         yaml += fmt::format("{}  - {}\n", indentation, flow(*list->element(i)));
       }
     } else {
-      const std::string value = std::visit([](const auto& held) { return flow(held); }, *entry);
       yaml += fmt::format(" {}\n", value);
     }
   }
@@ -150,86 +141,61 @@ struct Row {
   std::string help;
 };
 
-// A titled table, of a section or of one of its kinds.
+// A titled table of the keys of a section or of one of its kinds.
 struct Table {
   std::string title;
   std::string path;  // of the section
-  std::string kind;  // "attention.kind=softmax"; empty where it is not of a kind
+  std::string kind;  // "attention.kind=softmax"; empty for a section
   std::vector<Row> rows{};
 };
 
-// The tables of a schema, those of sections below after the one above.
-class Tables {
- public:
-  explicit Tables(const Schema& schema) { add({}, schema); }
-
-  std::vector<Table> take() { return std::move(tables_); }
-
- private:
-  void add(Table table, const Schema& schema) {
-    const std::string path = table.path;
-    for (const OptionEntry& entry : schema.described()) {
-      std::visit([&](const auto& held) { add_row(table.rows, join_path(path, held.key()), held); },
-                 entry);
-    }
-    tables_.push_back(std::move(table));
-    for (const OptionEntry& entry : schema.described()) {
-      std::visit([&](const auto& held) { below(join_path(path, held.key()), path, held); }, entry);
-    }
-  }
-
-  static void add_row(std::vector<Row>& rows, const std::string& path, const OptionField& field) {
-    const std::string only =
-        field.when().empty() ? "" : fmt::format("; only with {}", field.when());
-    rows.push_back({path, field.type_name(),
-                    field.is_required() ? "required" : to_yaml(field.initial()), field.range(),
-                    field.help() + only});
-  }
-
-  static void add_row(std::vector<Row>&, const std::string&, const OptionSection&) {}
-
-  static void add_row(std::vector<Row>& rows, const std::string& path, const OptionList& list) {
-    rows.push_back({path, "list of sections", flow(list), list.is_non_empty() ? "not empty" : "",
-                    list.help()});
-  }
-
-  static void add_row(std::vector<Row>& rows, const std::string& path,
-                      const OptionVariant& variant) {
-    std::vector<std::string> names;
-    for (const OptionVariant::Kind& kind : variant.kinds()) names.push_back(kind.name);
-    rows.push_back({path, "text", variant.initial().empty() ? "required" : variant.initial(),
-                    fmt::format("{}", fmt::join(names, " | ")), variant.help()});
-  }
-
-  void below(const std::string&, const std::string&, const OptionField&) {}
-
-  void below(const std::string& path, const std::string&, const OptionSection& section) {
-    add({fmt::format("{}: {}", path, section.help()), path, ""}, section.schema());
-  }
-
-  void below(const std::string& path, const std::string&, const OptionList& list) {
-    add({fmt::format("each of {}: {}", path, list.help()), path + ".N", ""},
-        *list.preview().schema);
-  }
-
-  void below(const std::string& path, const std::string& parent, const OptionVariant& variant) {
-    for (const OptionVariant::Kind& kind : variant.kinds()) {
-      const std::string chosen = fmt::format("{}={}", path, kind.name);
-      const bool is_current = kind.name == variant.current();
-      const OptionPreview preview = variant.preview(kind.name);
-      add({fmt::format("with {}: {}", chosen, kind.help), parent, chosen},
-          is_current ? variant.active() : *preview.schema);
+// Appends the rows of the schema to `table`, which has its title and path, and appends the table
+// and those of the sections and kinds below it to `tables`.
+void add_tables(Table table, const Schema& schema, std::vector<Table>& tables) {
+  const std::string parent = table.path;
+  std::vector<std::pair<Table, const Schema*>> below;
+  std::vector<OptionPreview> previews;  // owners of schemas in `below`
+  for (const OptionEntry& entry : schema.described()) {
+    const std::string path = join_path(parent, key_of(entry));
+    if (const auto* field = std::get_if<OptionField>(&entry)) {
+      const std::string only =
+          field->when().empty() ? "" : fmt::format("; only with {}", field->when());
+      table.rows.push_back({path, field->type_name(),
+                            field->is_required() ? "required" : to_yaml(field->initial()),
+                            field->range(), field->help() + only});
+    } else if (const auto* section = std::get_if<OptionSection>(&entry)) {
+      below.push_back(
+          {{fmt::format("{}: {}", path, section->help()), path, ""}, &section->schema()});
+    } else if (const auto* list = std::get_if<OptionList>(&entry)) {
+      table.rows.push_back({path, "list of sections", flow(entry),
+                            list->is_non_empty() ? "not empty" : "", list->help()});
+      previews.push_back(list->preview());
+      below.push_back({{fmt::format("each of {}: {}", path, list->help()), path + ".N", ""},
+                       previews.back().schema.get()});
+    } else if (const auto* variant = std::get_if<OptionVariant>(&entry)) {
+      std::vector<std::string> names;
+      for (const OptionVariant::Kind& kind : variant->kinds()) {
+        names.push_back(kind.name);
+        const std::string chosen = fmt::format("{}={}", path, kind.name);
+        previews.push_back(variant->preview(kind.name));
+        below.push_back(
+            {{fmt::format("with {}: {}", chosen, kind.help), parent, chosen},
+             kind.name == variant->current() ? &variant->active() : previews.back().schema.get()});
+      }
+      table.rows.push_back({path, "text",
+                            variant->initial().empty() ? "required" : variant->initial(),
+                            fmt::format("{}", fmt::join(names, " | ")), variant->help()});
     }
   }
-
-  std::vector<Table> tables_;
-};
+  tables.push_back(std::move(table));
+  for (auto& [lower, held] : below) add_tables(std::move(lower), *held, tables);
+}
 
 bool lies_in(const std::string& path, const std::string& section) {
   return path == section || path.starts_with(section + ".");
 }
 
-// The tables of a section or a kind, or of the row of a key. Throws ConfigError where `about` is
+// Keeps the tables of a section or a kind, or the row of a key. Throws ConfigError if `about` is
 // none of them.
 std::vector<Table> tables_about(const std::string& about, std::vector<Table> all) {
   std::vector<Table> chosen;
@@ -250,7 +216,7 @@ std::vector<Table> tables_about(const std::string& about, std::vector<Table> all
                                         : fmt::format("did you mean '{}'?", nearest));
 }
 
-// The text in lines of at most `width` columns, a longer word apart.
+// Appends the text in lines of at most `width` columns; a longer word gets a line of its own.
 void add_wrapped(std::string& out, const std::string& text, std::size_t first_indentation,
                  std::size_t width) {
   constexpr std::size_t indentation = 6;
@@ -268,7 +234,7 @@ void add_wrapped(std::string& out, const std::string& text, std::size_t first_in
   if (!is_empty) out += line + '\n';
 }
 
-// A line a key, or where that is wider than `width`, a paragraph a key.
+// Writes one line per key, or one paragraph per key if a line would be wider than `width`.
 std::string to_text(const Table& table, std::size_t width) {
   const auto widest = [&](std::string Row::*column) {
     std::size_t size = 0;
@@ -309,9 +275,7 @@ std::string to_yaml(const OptionValue& value) { return std::visit(Writer(), valu
 std::string help_text(const std::vector<const Schema*>& schemas, const std::string& about,
                       std::size_t width) {
   std::vector<Table> tables;
-  for (const Schema* schema : schemas) {
-    for (Table& table : Tables(*schema).take()) tables.push_back(std::move(table));
-  }
+  for (const Schema* schema : schemas) add_tables({}, *schema, tables);
   if (!about.empty()) tables = tables_about(about, std::move(tables));
   std::string text;
   for (const Table& table : tables) {

@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <random>
 #include <system_error>
-#include <utility>
 
 #include "core/error.h"
 #include "data/input_file.h"
@@ -51,24 +50,18 @@ fs::path folder_of(const fs::path& path) {
 }
 
 void sync_folder(const fs::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) fail(folder, "open", errno);
-  try {
-    sync(descriptor, folder);
-  } catch (...) {
-    ::close(descriptor);
-    throw;
-  }
-  ::close(descriptor);
+  const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!descriptor.is_open()) fail(folder, "open", errno);
+  sync(descriptor.get(), folder);
 }
 
-// What a link leads to, be it there or not; the path itself where it is none.
+// Returns the target of a link, even if it is absent, or a path that is no link.
 fs::path without_links(fs::path path) {
   constexpr int most_links = 40;  // as the system's
   std::error_code error;
   for (int i = 0; fs::is_symlink(fs::symlink_status(path, error)); ++i) {
     if (i == most_links) fail(path, "follow the link", ELOOP);
-    // An open file of this process ("/dev/stdout") has no name that could be followed.
+    // An open file of this process ("/dev/stdout") has no name to follow.
     if (fs::exists(path, error) && !fs::is_regular_file(path, error)) return path;
     const fs::path target = fs::read_symlink(path, error);
     if (error) fail(path, "follow the link", error.value());
@@ -83,7 +76,7 @@ bool is_device_or_pipe(const fs::path& path) {
   return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
 }
 
-// What the names of temporary files of the path begin with.
+// Returns the beginning of the names of temporary files of the path.
 std::string temporary_prefix(const fs::path& path) {
   constexpr std::size_t longest = 200;  // leaves room for the rest within the 255 of file systems
   return path.filename().string().substr(0, longest) + std::string(temporary_mark);
@@ -98,8 +91,8 @@ bool is_locked_by_another(int descriptor) {
   return ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
-// Whether the process that has opened a new file may keep it: remove_abandoned() may have taken it
-// for one that a killed process has left.
+// Whether this process may keep the new file that it has opened: remove_abandoned() of another
+// process may take it for one that a killed process has left.
 bool holds(int descriptor) {
   if (is_locked_by_another(descriptor)) return false;
   struct stat status {};
@@ -108,59 +101,60 @@ bool holds(int descriptor) {
 
 // Removes a temporary file that no process holds.
 void remove_unless_held(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (descriptor < 0) return;
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   std::error_code ignored;
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) fs::remove(path, ignored);
-  ::close(descriptor);
+  if (file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) fs::remove(path, ignored);
 }
 
 }  // namespace
+
+Descriptor::~Descriptor() {
+  if (is_open()) ::close(number_);
+}
 
 PendingFile::PendingFile(const fs::path& path)
     : path_(without_links(path)), is_in_place_(is_device_or_pipe(path_)) {}
 
 PendingFile::~PendingFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
   std::error_code ignored;
   if (is_made_) fs::remove(temporary_, ignored);
 }
 
-// O_EXCL: neither a file of that name nor what a link of that name leads to is written.
+// O_EXCL protects a file of that name and the target of a link of that name.
 void PendingFile::open_new() {
   constexpr int most_tries = 100;
-  for (int i = 0; i < most_tries && descriptor_ < 0; ++i) {
+  for (int i = 0; i < most_tries && !descriptor_.is_open(); ++i) {
     temporary_ = temporary_beside(path_);
-    descriptor_ =
-        ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (descriptor_ < 0 && errno != EEXIST) break;
-    if (descriptor_ >= 0 && !holds(descriptor_)) ::close(std::exchange(descriptor_, -1));
+    descriptor_ = Descriptor(
+        ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+    if (!descriptor_.is_open() && errno != EEXIST) break;
+    if (descriptor_.is_open() && !holds(descriptor_.get())) ::close(descriptor_.release());
   }
-  if (descriptor_ < 0) fail(path_, "write", errno);
+  if (!descriptor_.is_open()) fail(path_, "write", errno);
   is_made_ = true;
   struct stat earlier {};
   if (::stat(path_.c_str(), &earlier) == 0)
-    ::fchmod(descriptor_, (earlier.st_mode & 0777) | S_IRUSR | S_IWUSR);
+    ::fchmod(descriptor_.get(), (earlier.st_mode & 0777) | S_IRUSR | S_IWUSR);
 }
 
 void PendingFile::write(std::span<const char> content) {
   if (is_in_place_) {
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
-    if (descriptor_ < 0) fail(path_, "open", errno);
+    descriptor_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!descriptor_.is_open()) fail(path_, "open", errno);
   } else {
     open_new();
   }
-  write_all(descriptor_, content, path_);
+  write_all(descriptor_.get(), content, path_);
 }
 
-// Some file systems tell only here that a write has failed.
+// Some file systems report only here that a write has failed.
 void PendingFile::close_checked() {
-  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) fail(path_, "write", errno);
+  if (::close(descriptor_.release()) != 0 && errno != EINTR) fail(path_, "write", errno);
 }
 
 void PendingFile::commit() {
   if (is_in_place_) return close_checked();
-  sync(descriptor_, path_);
+  sync(descriptor_.get(), path_);
   close_checked();
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "replace", errno);
   is_made_ = false;
@@ -176,12 +170,10 @@ void write_whole_file(const fs::path& path, std::string_view text) {
 AppendedFile::AppendedFile(fs::path path)
     : path_(std::move(path)),
       descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-  if (descriptor_ < 0) fail(path_, "open", errno);
+  if (!descriptor_.is_open()) fail(path_, "open", errno);
 }
 
-AppendedFile::~AppendedFile() { ::close(descriptor_); }
-
-void AppendedFile::write(std::string_view text) { write_all(descriptor_, text, path_); }
+void AppendedFile::write(std::string_view text) { write_all(descriptor_.get(), text, path_); }
 
 void make_folder(const fs::path& folder) {
   std::error_code error;
@@ -192,7 +184,7 @@ void make_folder(const fs::path& folder) {
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code error;
-  if (!fs::is_directory(folder)) return entries;  // throws where the system does not say
+  if (!fs::is_directory(folder)) return entries;  // throws if the system does not say
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     entries.push_back(entry->path());
@@ -251,13 +243,10 @@ void remove_abandoned(const fs::path& path) {
 
 FolderLock::FolderLock(const fs::path& folder)
     : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (descriptor_ < 0) fail(folder, "open", errno);
-  if (is_locked_by_another(descriptor_)) {
-    ::close(descriptor_);
+  if (!descriptor_.is_open()) fail(folder, "open", errno);
+  if (is_locked_by_another(descriptor_.get())) {
     throw Error("{}: another process is using this folder", folder.string());
   }
 }
-
-FolderLock::~FolderLock() { ::close(descriptor_); }
 
 }  // namespace mobius

@@ -1,4 +1,4 @@
-// Files that are whole or absent.
+// Writes files that are whole or absent.
 #pragma once
 
 #include <cstdint>
@@ -7,29 +7,49 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace mobius {
 
+/// Owns an open file of the system, and closes it.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor();
+
+  int get() const { return number_; }
+  bool is_open() const { return number_ >= 0; }
+  int release() { return std::exchange(number_, -1); }
+
+ private:
+  int number_;
+};
+
 /// A file in the making, beside the place where it will be. Until commit() the file at `path` stays
 /// as it was; a temporary file that is never committed is removed with this object.
 ///
-/// A link is followed: what it leads to is written, and the link stays. A device or a pipe has
-/// nothing to keep: write() writes to it at once.
+/// A link stays, and its target is written. write() writes to a device or a pipe at once, since it
+/// has nothing to keep.
 class PendingFile {
  public:
-  /// Throws Error where links lead in a circle.
+  /// Throws Error if links lead in a circle.
   explicit PendingFile(const std::filesystem::path& path);
   ~PendingFile();
   PendingFile(const PendingFile&) = delete;
   PendingFile& operator=(const PendingFile&) = delete;
 
-  /// Writes the whole content, once. The temporary file is always a new one, so nothing that lies
-  /// there is written over. Throws Error that names `path`.
+  /// Writes the whole content, once, to a new temporary file that replaces no other file. Throws
+  /// Error that names `path`.
   void write(std::span<const char> content);
-  /// Whether what is written is already where it should be: a device or a pipe has it.
+  /// Whether write() puts the content in its final place: `path` is a device or a pipe.
   bool is_in_place() const { return is_in_place_; }
-  /// Where it is written. is_temporary() knows such names.
+  /// The temporary file. is_temporary() knows such names.
   const std::filesystem::path& temporary() const { return temporary_; }
   /// Forces the temporary file to the disk and gives it its name: afterwards the file at `path` is
   /// the new one, even if the machine stops at once. It keeps the permissions of the earlier one,
@@ -44,64 +64,58 @@ class PendingFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   bool is_in_place_ = false;
-  bool is_made_ = false;  // the temporary file, by this object
-  int descriptor_ = -1;
+  bool is_made_ = false;  // this object has made the temporary file
+  Descriptor descriptor_;
 };
 
-/// A file that grows at its end, by what write() is given: it is there for others to read at once.
+/// A file that write() appends to; others can read the text at once.
 class AppendedFile {
  public:
-  /// Makes the file where there is none. Throws Error.
+  /// Makes the file if it is absent. Throws Error.
   explicit AppendedFile(std::filesystem::path path);
-  ~AppendedFile();
-  AppendedFile(const AppendedFile&) = delete;
-  AppendedFile& operator=(const AppendedFile&) = delete;
 
   /// Throws Error; a part of the text may then have been written.
   void write(std::string_view text);
 
  private:
   std::filesystem::path path_;
-  int descriptor_;
+  Descriptor descriptor_;
 };
 
 /// Replaces the file at `path`, or makes it, as PendingFile does. Throws Error.
 void write_whole_file(const std::filesystem::path& path, std::string_view text);
 
-/// Makes a folder and those above it, where they are absent. Throws Error.
+/// Makes a folder and those above it if they are absent. Throws Error.
 void make_folder(const std::filesystem::path& folder);
 
-/// What lies in a folder, in the order of its names; nothing where there is no such folder. Throws
-/// Error where it cannot be read.
+/// Lists a folder in the order of its names; an absent folder has no entries. Throws Error if it
+/// cannot be read.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder);
 
-/// Throws ConfigError where a file that the user has named may not be written: it is a folder, it
-/// is one of the files `read` (by another name, too), or it holds something, unless `may_replace`.
+/// Throws ConfigError if a file that the user has named may not be written: it is a folder, it is
+/// one of the files `read` (even by another name), or it exists and `may_replace` is false.
 void require_free(const std::filesystem::path& out,
                   std::initializer_list<std::filesystem::path> read, bool may_replace);
 
-/// Whether the name is one that PendingFile gives to unfinished files.
+/// Whether PendingFile gives such names to unfinished files.
 bool is_temporary(const std::filesystem::path& path);
-/// Removes what killed processes have left unfinished in a folder: files with names as above, and
-/// nothing else. For a folder that no other process is writing to.
+/// Removes only the unfinished files that killed processes have left in a folder. No other process
+/// may be writing to it.
 void remove_unfinished(const std::filesystem::path& folder);
-/// Removes what killed processes have left unfinished of the file `path` alone, in a folder that
-/// others may be writing to. What a process still writes stays; file systems without locks keep
-/// everything.
+/// Removes the unfinished files that killed processes have left of the file `path`, in a folder
+/// that others may be writing to. Files that a process still writes stay, and so do all files on
+/// file systems without locks.
 void remove_abandoned(const std::filesystem::path& path);
 
-/// Keeps other processes from using a folder until it is destroyed or the process ends, in any way.
-/// File systems without locks are taken as they are.
+/// Keeps other processes from using a folder until it is destroyed or the process ends in any way.
+/// It does nothing on file systems without locks.
 class FolderLock {
  public:
-  /// Throws Error where another process holds the folder.
+  /// Throws Error if another process holds the folder.
   explicit FolderLock(const std::filesystem::path& folder);
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
 
  private:
-  int descriptor_;
+  Descriptor descriptor_;
 };
 
 }  // namespace mobius

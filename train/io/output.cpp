@@ -17,14 +17,11 @@ namespace {
 
 bool is_of_a_reader_that_left(int error) { return error == EPIPE || error == EIO; }
 
-std::string reason(int error) {
-  return error == 0 ? "" : ": " + std::generic_category().message(error);
-}
-
 }  // namespace
 
 OutputError::OutputError(int error)
-    : Error("standard output cannot be written{}", reason(error)),
+    : Error("standard output cannot be written{}",
+            error == 0 ? "" : ": " + std::generic_category().message(error)),
       is_closed_(is_of_a_reader_that_left(error)) {}
 
 Output::Output(std::FILE* out, StopSignal* stop) : out_(out), stop_(stop) {}
@@ -51,7 +48,7 @@ void Output::write(std::string_view text) {
   if (stop_ != nullptr && is_of_a_reader_that_left(error_)) stop_->request();
 }
 
-// False where nobody reads and the work is to stop.
+// Returns false if nobody reads and the work is to stop.
 bool Output::wait_until_writable() const {
   if (stop_ == nullptr) return true;
   constexpr int interval_ms = 100;

@@ -1,4 +1,4 @@
-// What the program says to whoever started it, also where nobody listens any more.
+// Writes to whoever started the program, who may no longer listen.
 #pragma once
 
 #include <cstdio>
@@ -21,7 +21,7 @@ enum class ExitCode {
 /// Standard output, or a part of it, could not be written.
 class OutputError : public Error {
  public:
-  /// `error` is errno's value, or 0 where it is not known.
+  /// `error` is errno's value, or 0 if it is unknown.
   explicit OutputError(int error);
   /// Whether the reader has left: a pipe that was closed, a terminal that is gone.
   bool is_closed() const { return is_closed_; }
@@ -35,22 +35,21 @@ struct TerminalSize {
   int rows = 24;
 };
 
-/// Text that is seen at once. Nothing here throws but require_written(): a run must not end because
-/// of what it says.
+/// Writes text that is seen at once. Only require_written() throws, since a run must not end
+/// because its output fails.
 class Output {
  public:
-  /// `out` stays open; where it is null, nothing is written. Once its reader has left, `stop` is
-  /// asked to end the work. Nothing waits for a reader that does not read when `stop` has been
-  /// asked: the text is dropped.
+  /// `out` stays open; a null one writes nothing. Once the reader has left, `stop` is asked to end
+  /// the work. After `stop` has been asked, text that a reader does not take is dropped.
   explicit Output(std::FILE* out, StopSignal* stop = nullptr);
 
   void write(std::string_view text);
   bool is_terminal() const;
-  /// Of the terminal; 80 x 24 where it is none, or does not say.
+  /// The size of the terminal; 80 x 24 if it is no terminal or does not say.
   TerminalSize size() const;
-  /// Whether nothing has been lost so far but what was dropped.
+  /// Whether nothing has been lost so far, apart from dropped text.
   bool is_written() const { return !has_failed_; }
-  /// Throws OutputError where it is not.
+  /// Throws OutputError if text has been lost.
   void require_written() const;
 
  private:
@@ -62,17 +61,16 @@ class Output {
   int error_ = 0;
 };
 
-/// Writes a line to standard error, as printable_line() shows it, after what standard output has.
-/// Lost where that cannot be written: there is nobody to tell.
+/// Flushes standard output, then writes a line to standard error as printable_line() shows it. The
+/// line is lost if that fails.
 void say(std::string_view line);
 
-/// Throws OutputError where standard output, including what still waits in its buffer, could not be
-/// written whole.
+/// Flushes standard output. Throws OutputError if any of it could not be written.
 void flush_standard_output();
 
-/// Opens what a program was started without of standard input, output and error: else the first
-/// files opened would take their places, and be written to by whatever prints. Writing to a
-/// standard output of this kind fails.
+/// Opens /dev/null for those of standard input, output and error that the program was started
+/// without. Otherwise the first files it opens would take their places, and prints would go there.
+/// Writing to such a standard output fails.
 void hold_standard_streams();
 
 }  // namespace mobius

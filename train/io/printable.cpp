@@ -11,20 +11,16 @@ namespace {
 
 bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7f && code < 0xa0); }
 
-// The line ends of Unicode, and what turns the order of writing round: text behind it would be read
-// as other text.
+// Whether the character is a line end of Unicode or changes the direction of writing, which would
+// make the text after it read as other text.
 bool is_layout(char32_t code) {
   return (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) ||
          code == 0x200e || code == 0x200f || code == 0x061c;
 }
 
-bool is_shown(const Utf8Character& character) {
-  return character.size > 0 && !is_control(character.code) && !is_layout(character.code);
-}
-
 constexpr std::size_t longest_word = 256, longest_line = 2000;
 
-// The first place at or after `at` where a character begins, which has at most four bytes.
+// Returns the first place at or after `at` where a character begins; one has at most four bytes.
 std::size_t character_border(std::string_view text, std::size_t at) {
   for (int i = 0; i < 3 && at < text.size(); ++i, ++at) {
     if ((static_cast<unsigned char>(text[at]) & 0xc0u) != 0x80u) break;
@@ -48,7 +44,9 @@ std::string printable(std::string_view text) {
   while (!text.empty()) {
     const Utf8Character character = first_character(text);
     const std::string_view bytes = text.substr(0, std::max<std::size_t>(character.size, 1));
-    shown += is_shown(character) ? std::string(bytes) : escape(bytes);
+    const char32_t code = character.code;
+    const bool is_shown = character.size > 0 && !is_control(code) && !is_layout(code);
+    shown += is_shown ? std::string(bytes) : escape(bytes);
     text.remove_prefix(bytes.size());
   }
   return shown;

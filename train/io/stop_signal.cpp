@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 // `timeout` and batch systems send a signal to a process and to its group, milliseconds apart.
 constexpr auto impatience = std::chrono::seconds(1);
 
-// Of a write to a pipe that nobody reads, or past a limit.
+// Writes to a pipe that nobody reads, or past a limit, raise these.
 constexpr std::array failed_writes = {SIGPIPE, SIGXFSZ};
 
 sigset_t set_of(std::initializer_list<int> signals) {
@@ -25,8 +25,8 @@ sigset_t set_of(std::initializer_list<int> signals) {
   return set;
 }
 
-// All but those that the kernel sends to a thread for what it does itself: faults, writes that
-// fail, and what stops a thread that uses a terminal from the background.
+// Returns all signals but those that the kernel sends a thread for its own deeds: faults, failed
+// writes, and the use of a terminal from the background.
 sigset_t signals_from_outside() {
   sigset_t set;
   sigfillset(&set);
@@ -43,17 +43,12 @@ bool is_ignored(int signal) {
   return action.sa_handler == SIG_IGN;
 }
 
-// What it does to a program that does not treat it.
+// Lets the signal do what it does to a program that does not handle it.
 void give_usual_effect(int signal) {
   const sigset_t one = set_of({signal});
   std::raise(signal);  // blocked, so that it waits
   pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
   pthread_sigmask(SIG_BLOCK, &one, nullptr);
-}
-
-void end_program(int signal) {
-  std::signal(signal, SIG_DFL);
-  give_usual_effect(signal);
 }
 
 }  // namespace
@@ -82,30 +77,20 @@ StopSignal::~StopSignal() {
   pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
 }
 
-void StopSignal::listen() { is_listening_ = true; }
-
-void StopSignal::request() { is_requested_ = true; }
-
-bool StopSignal::is_requested() const { return is_requested_; }
-
-void StopSignal::listen_to_pauses() { is_listening_to_pauses_ = true; }
-
-bool StopSignal::is_pause_requested() const { return is_pause_requested_; }
-
 void StopSignal::pause() {
   is_pause_requested_ = false;
   give_usual_effect(SIGTSTP);
 }
 
 void StopSignal::take_signals() {
-  sigset_t mask;  // all others are met here
+  sigset_t mask;  // this thread handles all other signals
   sigorset(&mask, &mask_before_, &taken_);
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   std::optional<Clock::time_point> first;
   while (true) {
     siginfo_t info = {};
     const int signal = sigwaitinfo(&taken_, &info);
-    if (signal < 0) continue;  // another one has been met
+    if (signal < 0) continue;  // a handler of another signal has run
     if (is_over_ && info.si_pid == getpid()) return;
     if (signal == SIGTSTP && is_listening_to_pauses_) {
       is_pause_requested_ = true;
@@ -115,7 +100,8 @@ void StopSignal::take_signals() {
     if (!is_listening_ || signal == SIGTSTP) {
       give_usual_effect(signal);
     } else if (first && now - *first > impatience) {
-      end_program(signal);
+      std::signal(signal, SIG_DFL);
+      give_usual_effect(signal);
     } else {
       first = first.value_or(now);
       request();

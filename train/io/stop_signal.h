@@ -1,8 +1,7 @@
-// Signals from outside, taken in a thread of their own.
+// Takes signals from outside in a thread of their own.
 //
-// No handler may run on a thread that computes: products of oneDNN run on stacks of their own,
-// which are blocks of the heap, and the kernel writes the frame of a handler below the stack
-// pointer, over whatever lies there.
+// No handler may run on a thread that computes: oneDNN runs matrix products on stacks inside heap
+// blocks, and the kernel would write the frame of a handler over what lies below the stack pointer.
 #pragma once
 
 #include <pthread.h>
@@ -14,13 +13,13 @@
 
 namespace mobius {
 
-/// While one lives, signals from outside reach a thread of its own alone, which does not compute:
-/// the handlers of other libraries (profilers, MPI) run there, too, and everything else has its
-/// usual effect. A write to a closed pipe, or past a file-size limit, fails with an error instead
-/// of ending the program.
+/// While one lives, signals from outside reach only its own thread, which does not compute.
+/// Handlers of other libraries (profilers, MPI) run there too, and other signals have their usual
+/// effect. A write to a closed pipe, or past a file-size limit, fails with an error and does not
+/// end the program.
 ///
-/// To be made first thing in main, before there is any other thread; one at a time, and destroyed
-/// by the thread that made it. run_command_line() has one.
+/// main must make it first, before there is any other thread; there is one at a time, and the
+/// thread that made it destroys it. run_command_line() has one.
 class StopSignal {
  public:
   StopSignal();
@@ -29,19 +28,17 @@ class StopSignal {
   StopSignal& operator=(const StopSignal&) = delete;
 
   /// From now on SIGINT (Ctrl-C), SIGTERM, SIGUSR1 and SIGHUP (a closed terminal) only ask to stop:
-  /// what is in progress ends with everything saved. One that comes more than a second after the
-  /// first ends the program at once. SIGHUP stays ignored where it was when the program began, as
-  /// under nohup.
-  void listen();
-  /// Asks to stop, as the first of these signals does.
-  void request();
-  bool is_requested() const;
+  /// the work in progress ends with everything saved. A signal more than a second after the first
+  /// ends the program at once. SIGHUP stays ignored if the program began so, as under nohup.
+  void listen() { is_listening_ = true; }
+  /// Asks to stop, like the first of these signals.
+  void request() { is_requested_ = true; }
+  bool is_requested() const { return is_requested_; }
 
-  /// From now on SIGTSTP (Ctrl-Z) only asks for a pause, unless it was ignored when the program
-  /// began.
-  void listen_to_pauses();
-  bool is_pause_requested() const;
-  /// Does what was asked for: stops the process, until it is continued.
+  /// From now on SIGTSTP (Ctrl-Z) only asks for a pause, unless the program began with it ignored.
+  void listen_to_pauses() { is_listening_to_pauses_ = true; }
+  bool is_pause_requested() const { return is_pause_requested_; }
+  /// Stops the process until it is continued.
   void pause();
 
  private:

@@ -3,14 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "core/error.h"
 #include "tests/error_of.h"
+#include "tests/temporary_folder.h"
 #include "tests/train/config_fixture.h"
 #include "train/config/reader.h"
 
@@ -22,54 +19,57 @@ using config_fixture::Sparse;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+std::vector<ComparisonJob> jobs_of(const std::string& text) {
+  return expand_comparison(ConfigDocument::from_text(text, "c.yaml"));
+}
+
 std::vector<std::string> names_of(const std::string& text) {
   std::vector<std::string> names;
-  for (const ComparisonJob& job : expand_comparison(ConfigDocument::from_text(text, "c.yaml"))) {
-    names.push_back(job.name);
-  }
+  for (const ComparisonJob& job : jobs_of(text)) names.push_back(job.name);
   return names;
 }
 
+std::string refusal_of(const std::string& text) {
+  return error_of<ConfigError>([&] { jobs_of(text); });
+}
+
+RunOptions run_of(const ComparisonJob& job) {
+  RunOptions run;
+  read_config(job.document, *describe(run));
+  return run;
+}
+
 TEST(ComparisonFile, ChangeOneBase) {
-  const ConfigDocument comparison = ConfigDocument::from_text(
+  const std::vector<ComparisonJob> variations = jobs_of(
       "optimizer: {lr: 1e-3, clip: 2}\n"
       "variations:\n"
       "  - name: softmax\n"
       "    attention.kind: softmax\n"
       "  - name: sparse-8\n"
       "    attention: {kind: sparse, window: 8}\n"
-      "    optimizer: {lr: 5}\n",
-      "c.yaml");
-  const std::vector<ComparisonJob> variations = expand_comparison(comparison);
+      "    optimizer: {lr: 5}\n");
   ASSERT_EQ(variations.size(), 2u);
-  std::vector<RunOptions> runs(2);
-  for (std::size_t i = 0; i < 2; ++i) {
-    const auto schema = describe(runs[i]);
-    read_config(variations[i].document, *schema);
-  }
+  const RunOptions first = run_of(variations[0]), second = run_of(variations[1]);
   EXPECT_EQ(variations[0].name, "softmax");
-  EXPECT_EQ(runs[0].attention.name, "softmax");
-  EXPECT_EQ(runs[0].optimizer.lr, 1e-3);
+  EXPECT_EQ(first.attention.name, "softmax");
+  EXPECT_EQ(first.optimizer.lr, 1e-3);
   EXPECT_EQ(variations[1].name, "sparse-8");
-  EXPECT_EQ(dynamic_cast<Sparse&>(*runs[1].attention).window, 8);
-  EXPECT_EQ(runs[1].optimizer.lr, 5);
-  EXPECT_EQ(runs[1].optimizer.clip, 2);
+  EXPECT_EQ(dynamic_cast<Sparse&>(*second.attention).window, 8);
+  EXPECT_EQ(second.optimizer.lr, 5);
+  EXPECT_EQ(second.optimizer.clip, 2);
 }
 
 TEST(ComparisonFile, MistakesKeepTheirPlace) {
-  const std::vector<ComparisonJob> variations =
-      expand_comparison(ConfigDocument::from_text("optimizer: {lr: 1e-3}\n"
-                                                  "variations:\n"
-                                                  "  - name: a\n"
-                                                  "    attention.windw: 3\n"
-                                                  "  - name: b\n"
-                                                  "    model:\n"
-                                                  "      mlp: {droput: 1}\n",
-                                                  "c.yaml"));
+  const std::vector<ComparisonJob> variations = jobs_of(
+      "optimizer: {lr: 1e-3}\n"
+      "variations:\n"
+      "  - name: a\n"
+      "    attention.windw: 3\n"
+      "  - name: b\n"
+      "    model:\n"
+      "      mlp: {droput: 1}\n");
   const auto refusal_of_variation = [&](std::size_t i) {
-    RunOptions run;
-    const auto schema = describe(run);
-    return error_of<ConfigError>([&] { read_config(variations.at(i).document, *schema); });
+    return error_of<ConfigError>([&] { run_of(variations.at(i)); });
   };
   EXPECT_EQ(refusal_of_variation(0),
             "c.yaml:4:5: attention.windw: unknown key; did you mean 'attention.window'?");
@@ -83,47 +83,34 @@ TEST(ComparisonFile, OverridesReachTheBaseAndTheVariations) {
   comparison.override_with("variations.0.name=b");
   comparison.override_with("optimizer.lr=2");
   const std::vector<ComparisonJob> variations = expand_comparison(comparison);
-  RunOptions run;
-  const auto schema = describe(run);
-  read_config(variations.at(0).document, *schema);
+  const RunOptions run = run_of(variations.at(0));
   EXPECT_EQ(variations[0].name, "b");
   EXPECT_EQ(run.optimizer.lr, 2);
   EXPECT_EQ(run.max_steps, 3);
 }
 
 TEST(ComparisonFile, MayStartFromAnotherFile) {
-  const std::filesystem::path folder =
-      std::filesystem::path(::testing::TempDir()) / "mobius_config_variations";
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder / "base.yaml") << "optimizer:\n  lr: 1e-3\n  clip: -2\n";
+  const TemporaryFolder folder;
+  write_text(folder / "base.yaml", "optimizer:\n  lr: 1e-3\n  clip: -2\n");
   const auto expand = [&](const std::string& text) {
-    return expand_comparison(ConfigDocument::from_text(text, "c.yaml", folder));
+    return expand_comparison(ConfigDocument::from_text(text, "c.yaml", folder.path()));
   };
   const std::string list = "variations: [{name: a}]\n";
-  RunOptions run;
-  const auto schema = describe(run);
-  read_config(expand("base: base.yaml\noptimizer: {clip: 3}\n" + list).at(0).document, *schema);
+  const RunOptions run = run_of(expand("base: base.yaml\noptimizer: {clip: 3}\n" + list).at(0));
   EXPECT_EQ(run.optimizer.lr, 1e-3);
   EXPECT_EQ(run.optimizer.clip, 3);
-  EXPECT_EQ(error_of<ConfigError>(
-                [&] { read_config(expand("base: base.yaml\n" + list).at(0).document, *schema); }),
-            (folder / "base.yaml").string() + ":3:9: optimizer.clip: must be > 0, got -2");
+  EXPECT_EQ(error_of<ConfigError>([&] { run_of(expand("base: base.yaml\n" + list).at(0)); }),
+            std::string(folder / "base.yaml") + ":3:9: optimizer.clip: must be > 0, got -2");
   EXPECT_THAT(error_of<ConfigError>([&] { expand("base: none.yaml\n" + list); }),
               HasSubstr("none.yaml: cannot be opened"));
-  // An override replaces a section of the base as one of the file itself.
+  // An override replaces sections of the base like those of the file itself.
   ConfigDocument comparison =
-      ConfigDocument::from_text("base: base.yaml\n" + list, "c.yaml", folder);
+      ConfigDocument::from_text("base: base.yaml\n" + list, "c.yaml", folder.path());
   comparison.override_with("optimizer={lr: 7}");
-  read_config(expand_comparison(comparison).at(0).document, *schema);
-  EXPECT_EQ(run.optimizer.lr, 7);
-  std::filesystem::remove_all(folder);
+  EXPECT_EQ(run_of(expand_comparison(comparison).at(0)).optimizer.lr, 7);
 }
 
 TEST(ComparisonFile, RefusesListsThatAreNone) {
-  const auto refusal_of_list = [](const std::string& text) {
-    return error_of<ConfigError>(
-        [&] { expand_comparison(ConfigDocument::from_text(text, "c.yaml")); });
-  };
   const std::vector<std::pair<std::string, std::string>> table{
       {"a: 1\n",
        "c.yaml:1:1: variations: missing; a comparison has variations, a grid, or both; one run is "
@@ -147,21 +134,16 @@ TEST(ComparisonFile, RefusesListsThatAreNone) {
        "c.yaml:3:11: variations.1.name: 'w2' is given twice, but for capitals"},
       {"base: [x]\nvariations: [{name: a}]\n",
        "c.yaml:1:7: base: expected a file name, got a list"}};
-  for (const auto& [text, message] : table) EXPECT_EQ(refusal_of_list(text), message) << text;
+  for (const auto& [text, message] : table) EXPECT_EQ(refusal_of(text), message) << text;
 }
 
 TEST(ComparisonFile, AGridIsEveryCombination) {
-  const auto jobs =
-      expand_comparison(ConfigDocument::from_text("optimizer: {clip: 2}\n"
-                                                  "grid:\n"
-                                                  "  optimizer: {lr: [1e-3, 2]}\n"
-                                                  "  attention.kind: [softmax, sparse]\n",
-                                                  "c.yaml"));
   std::vector<std::string> seen;
-  for (const ComparisonJob& job : jobs) {
-    RunOptions run;
-    const auto schema = describe(run);
-    read_config(job.document, *schema);
+  for (const ComparisonJob& job : jobs_of("optimizer: {clip: 2}\n"
+                                          "grid:\n"
+                                          "  optimizer: {lr: [1e-3, 2]}\n"
+                                          "  attention.kind: [softmax, sparse]\n")) {
+    const RunOptions run = run_of(job);
     EXPECT_EQ(run.optimizer.clip, 2);
     seen.push_back(fmt::format("{}: {} {}", job.name, run.attention.name, run.optimizer.lr));
   }
@@ -169,7 +151,7 @@ TEST(ComparisonFile, AGridIsEveryCombination) {
                                 "sparse-lr=1e-3: sparse 0.001", "sparse-lr=2: sparse 2"));
 }
 
-// By value, however they are written; texts by the letter.
+// Numbers are compared by value, texts by their characters.
 TEST(ComparisonFile, AValueOfAGridIsGivenOnce) {
   const std::vector<std::pair<std::string, std::string>> table{
       {"grid: {a: [1, 1]}\n", "c.yaml:1:15: grid.a: 1 is given twice, first at c.yaml:1:12"},
@@ -180,33 +162,31 @@ TEST(ComparisonFile, AValueOfAGridIsGivenOnce) {
       {"grid: {a: [[0.9, 1], [.9, 1.0]]}\n",
        "c.yaml:1:22: grid.a: .9_1.0 is given twice, first at c.yaml:1:12 as 0.9_1"},
       {"grid: {a: [null, ~]}\n", "c.yaml:1:18: grid.a: null is given twice, first at c.yaml:1:12"}};
-  for (const auto& [text, message] : table) {
-    EXPECT_EQ(error_of<ConfigError>([&] { names_of(text); }), message) << text;
-  }
+  for (const auto& [text, message] : table) EXPECT_EQ(refusal_of(text), message) << text;
   EXPECT_THAT(names_of("grid: {train.seed: [9007199254740992, 9007199254740993]}\n"),
               ElementsAre("seed=9007199254740992", "seed=9007199254740993"));
   EXPECT_EQ(names_of("grid: {a: [1e-3, '0.001', x]}\n").size(), 3u);
 }
 
 TEST(ComparisonFile, RunsAreNotCalledLikeFilesOfOurs) {
-  const auto refusal_of = [](const std::string& name) {
-    return error_of<ConfigError>([&] { names_of("variations: [{name: " + name + "}]\n"); });
+  const auto refusal_of_name = [](const std::string& name) {
+    return refusal_of("variations: [{name: " + name + "}]\n");
   };
   for (const std::string name :
        {"report.html", "comparison.csv", "comparison.json", "checkpoints", "config.yaml",
         "metrics.jsonl", "summary.json", "tensorboard", "log.txt", "attention_maps.json",
         "Report.HTML", "CHECKPOINTS", "x.mobius-0123abcd.tmp"}) {
-    EXPECT_EQ(refusal_of(name), "c.yaml:1:21: variations.0.name: '" + name +
-                                    "' is the name of what a comparison or a run writes itself");
+    EXPECT_EQ(refusal_of_name(name),
+              "c.yaml:1:21: variations.0.name: '" + name +
+                  "' is the name of what a comparison or a run writes itself");
   }
-  EXPECT_THAT(refusal_of("-softmax"), HasSubstr("begins with '-', as options do"));
-  EXPECT_THAT(refusal_of(std::string(201, 'a')), HasSubstr("a run's name of 201 characters"));
+  EXPECT_THAT(refusal_of_name("-softmax"), HasSubstr("begins with '-', as options do"));
+  EXPECT_THAT(refusal_of_name(std::string(201, 'a')), HasSubstr("a run's name of 201 characters"));
   for (const std::string name : {".", "..", "' a'", "'a '", "a/b", "''", "'a\\b'"}) {
-    EXPECT_THAT(refusal_of(name), HasSubstr("expected a name of letters")) << name;
+    EXPECT_THAT(refusal_of_name(name), HasSubstr("expected a name of letters")) << name;
   }
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { names_of("grid: {a: [" + std::string(250, 'a') + "]}\n"); }),
-      HasSubstr("c.yaml:1:8: grid.a: makes a run's name of 252 characters"));
+  EXPECT_THAT(refusal_of("grid: {a: [" + std::string(250, 'a') + "]}\n"),
+              HasSubstr("c.yaml:1:8: grid.a: makes a run's name of 252 characters"));
   EXPECT_THAT(names_of("variations: [{name: report}, {name: checkpoints-2}]\n"),
               ElementsAre("report", "checkpoints-2"));
 }
@@ -218,8 +198,7 @@ TEST(ComparisonFile, RefusesMoreRunsThanAnyoneTrains) {
     for (int i = 1; i < 100; ++i) text += fmt::format(", {}", i);
     text += "]\n";
   }
-  EXPECT_EQ(error_of<ConfigError>([&] { names_of(text); }),
-            "c.yaml:4:3: grid.c: makes 1e+06 runs, more than 10000");
+  EXPECT_EQ(refusal_of(text), "c.yaml:4:3: grid.c: makes 1e+06 runs, more than 10000");
 }
 
 TEST(ComparisonFile, AnOverrideThatNoRunKeepsIsAnError) {
@@ -263,13 +242,9 @@ TEST(ComparisonFile, TheVariantIsTheNameWithoutLearningRateAndSeed) {
 }
 
 TEST(ComparisonFile, MistakesInAGridKeepTheirPlace) {
-  const auto jobs = expand_comparison(
-      ConfigDocument::from_text("optimizer: {lr: 1e-3}\ngrid:\n  attention.windw: [3]\n"
-                                "  optimizer: {clip: [-2]}\n",
-                                "c.yaml"));
-  RunOptions run;
-  const auto schema = describe(run);
-  EXPECT_EQ(error_of<ConfigError>([&] { read_config(jobs.at(0).document, *schema); }),
+  const auto jobs =
+      jobs_of("optimizer: {lr: 1e-3}\ngrid:\n  attention.windw: [3]\n  optimizer: {clip: [-2]}\n");
+  EXPECT_EQ(error_of<ConfigError>([&] { run_of(jobs.at(0)); }),
             "c.yaml:4:22: optimizer.clip: must be > 0, got -2; also "
             "c.yaml:3:3: attention.windw: unknown key; did you mean 'attention.window'?");
 }
@@ -286,9 +261,7 @@ TEST(ComparisonFile, RefusesGridsThatAreNone) {
        "c.yaml:1:22: grid.a.b: given twice, first at c.yaml:1:8"},
       {"grid: {a: [x/y, x_y]}\n", "c.yaml:1:8: grid.a: makes two runs named 'a=x_y'"},
       {"grid: {a: [x, X]}\n", "c.yaml:1:8: grid.a: makes two runs named 'a=x' and 'a=X'"}};
-  for (const auto& [text, message] : table) {
-    EXPECT_EQ(error_of<ConfigError>([&] { names_of(text); }), message) << text;
-  }
+  for (const auto& [text, message] : table) EXPECT_EQ(refusal_of(text), message) << text;
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 class ComparisonTest : public ::testing::Test {
  protected:
-  // Leaves what a run would: `accuracy` in hundredths.
+  // Writes the files of a run; `accuracy` is in hundredths.
   void run(const std::string& name, const std::string& rate, int accuracy, double loss,
            RunStatus status = RunStatus::finished) {
     unfinished_run(name, rate);
@@ -83,7 +83,7 @@ TEST_F(ComparisonTest, ALearningRateWithARunThatDivergedIsNotTheBest) {
   EXPECT_THAT(variants(), ElementsAre("a 2", "b 1"));
 }
 
-// As earlier versions left it: finished, with a loss of null.
+// Earlier versions wrote such a run as finished, with a loss of null.
 TEST_F(ComparisonTest, ALossThatIsNotFiniteNeverWins) {
   run("a-lr=1", "1", 50, 1);
   run("a-lr=2", "2", 50, std::numeric_limits<double>::quiet_NaN());

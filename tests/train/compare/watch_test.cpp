@@ -43,7 +43,7 @@ TEST(Plot, StandsASinglePointAndNone) {
   EXPECT_EQ(plot("t", {{"x", {}}}, 40, 6), "t: nothing yet\n");
 }
 
-// What a file may say, though no run does.
+// No run writes such numbers, but a file may hold them.
 TEST(Plot, ShowsNumbersAtTheirLimits) {
   const double most = std::numeric_limits<double>::max();
   EXPECT_EQ(plot("t", {{"x", {{0, -most}, {1, 0}, {2, most}}}}, 19, 7),

@@ -8,7 +8,6 @@
 #include <set>
 
 #include "tests/train/run_fixture.h"
-#include "train/config/document.h"
 #include "train/run/experiment.h"
 
 namespace mobius::config_test {
@@ -51,7 +50,7 @@ TEST_F(ConfigTest, NeedsATask) {
               HasSubstr("task.name"));
 }
 
-// One misspelt key at every depth.
+// Keys are misspelt at every depth.
 TEST_F(ConfigTest, NamesTheNearestKey) {
   EXPECT_THAT(error_with({"trian.max_steps=3"}),
               AllOf(HasSubstr("trian"), HasSubstr("did you mean 'train'")));
@@ -71,7 +70,7 @@ TEST_F(ConfigTest, ChecksSectionsAgainstEachOther) {
               HasSubstr("schedule.warmup_steps: must not exceed train.max_steps = 6, got 7"));
 }
 
-// Each fault once, under the key that was set.
+// Each fault is reported once, under the key that was set.
 TEST_F(ConfigTest, BlamesTheKeyThatWasSet) {
   const auto error_of_text = [&](const std::string& text) {
     return error_of([&] { config_of(text, {}, known_); });
@@ -150,7 +149,7 @@ TEST_F(ConfigTest, ChangesBeginWithTheKindOfTask) {
   EXPECT_EQ(changes(*mqar, *recall).front().key, "task.name");
 }
 
-// The integer keys that take 2^62, below a schema.
+// Finds the integer keys below a schema that accept 2^62.
 void find_unbounded(const Schema& schema, const std::string& path, std::set<std::string>& found) {
   for (const OptionEntry* entry : schema.entries()) {
     const std::string key = join_path(path, key_of(*entry));
@@ -169,7 +168,7 @@ void find_unbounded(const Schema& schema, const std::string& path, std::set<std:
   }
 }
 
-// A number that is added to or multiplied has a limit; the others may be anything.
+// Numbers that are added or multiplied have a limit; the others need none.
 TEST_F(ConfigTest, IntegersNearTheirLimitsAreRefusedOrSafe) {
   std::set<std::string> found;
   for (const std::string& attention : known_.attentions.names()) {
@@ -206,7 +205,7 @@ TEST_F(ConfigTest, AnEarlyStopCanAct) {
   EXPECT_EQ(with("loss", "99"), "no error");
 }
 
-// What the attention cannot do with the model around it shows before anything is built.
+// An attention that cannot work with the model around it is refused before anything is built.
 TEST_F(ConfigTest, RefusesAttentionThatDoesNotGoWithTheModel) {
   const auto refusal_of = [&](const std::string& kind, const std::string& model) {
     const std::string text =
@@ -265,7 +264,7 @@ TEST_F(ConfigTest, RefusesOptionsWithoutEffect) {
   EXPECT_THAT(error_of_pattern("strided, topk: 8"), HasSubstr("attention.topk: has no effect"));
 }
 
-// A resolved configuration states every value, those without effect too.
+// A resolved configuration states every value, even those without effect.
 TEST_F(ConfigTest, TakesDefaultsWithoutEffect) {
   for (const std::string& kind : known_.attentions.names()) {
     for (const char* positions : {"none", "rope", "learned"}) {
@@ -323,7 +322,7 @@ TEST(EarlyStop, IsReachedAtTheThreshold) {
   EXPECT_FALSE(reached(Metric::loss, 0.49));
 }
 
-// Its predictions mean nothing, however many of them are right.
+// The predictions of such a model mean nothing, however many of them are right.
 TEST(EarlyStop, IsNeverReachedByAScoreThatIsNotFinite) {
   for (const double loss : {std::numeric_limits<double>::quiet_NaN(), HUGE_VAL, -HUGE_VAL}) {
     const Score right{.loss_sum = loss, .n_labels = 4, .n_correct = 4, .n_scored = 4};

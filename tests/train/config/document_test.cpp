@@ -3,16 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
-
 #include "core/error.h"
 #include "tests/error_of.h"
+#include "tests/temporary_folder.h"
 
 namespace mobius::document_test {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string refusal_of_text(const std::string& text) {
   return error_of<ConfigError>([&] { ConfigDocument::from_text(text, "f.yaml"); });
@@ -20,7 +18,7 @@ std::string refusal_of_text(const std::string& text) {
 
 ConfigDocument parse(const std::string& text) { return ConfigDocument::from_text(text, "f.yaml"); }
 
-// The node at a dotted path that is known to exist.
+// Returns the node at a dotted path that must exist.
 const ConfigNode& node_at(const ConfigDocument& document, const std::string& path) {
   const ConfigNode* node = &document.root();
   for (std::size_t start = 0; start <= path.size();) {
@@ -93,10 +91,10 @@ TEST(ConfigDocument, RefusesMalformedYaml) {
 
 TEST(ConfigDocument, RefusesFilesThatAreNoText) {
   using std::string_literals::operator""s;
-  const std::filesystem::path file =
-      std::filesystem::path(::testing::TempDir()) / "mobius_config_document.yaml";
+  const TemporaryFolder folder;
+  const fs::path file = folder / "file.yaml";
   const auto refusal_of_file = [&](const std::string& content) {
-    std::ofstream(file, std::ios::binary) << content;
+    write_text(file, content);
     return error_of<ConfigError>([&] { ConfigDocument::from_file(file); });
   };
   const auto message = [&](const std::string& where) {
@@ -107,7 +105,6 @@ TEST(ConfigDocument, RefusesFilesThatAreNoText) {
   EXPECT_EQ(refusal_of_file("a: caf\xe9\n"), message("0xe9 in line 1"));
   EXPECT_EQ(refusal_of_file("a: \x1b[31m\n"), message("0x1b in line 1"));
   EXPECT_EQ(refusal_of_file("\ufeffa: caf\u00e9\r\n"), "no error");
-  std::filesystem::remove(file);
 }
 
 // A message stays whole and on its line, whatever it repeats.
@@ -153,19 +150,17 @@ TEST(ConfigDocument, RefusesTheCornersOfYaml) {
 }
 
 TEST(ConfigDocument, ReadsFilesAndNamesThoseItCannot) {
-  const std::filesystem::path folder =
-      std::filesystem::path(::testing::TempDir()) / "mobius_config_document";
-  std::filesystem::create_directories(folder);
-  const std::filesystem::path file = folder / "run.yaml";
-  std::ofstream(file) << "a: 1\n";
+  const TemporaryFolder folder;
+  const fs::path file = folder / "run.yaml";
+  write_text(file, "a: 1\n");
   const ConfigDocument document = ConfigDocument::from_file(file);
   EXPECT_EQ(node_at(document, "a").where, file.string() + ":1:4");
-  EXPECT_EQ(document.folder(), folder);
-  EXPECT_EQ(error_of<ConfigError>([&] { ConfigDocument::from_file(folder / "none.yaml"); }),
-            (folder / "none.yaml").string() + ": cannot be opened: No such file or directory");
-  EXPECT_EQ(error_of<ConfigError>([&] { ConfigDocument::from_file(folder); }),
-            folder.string() + ": is a directory, expected a YAML file");
-  std::filesystem::remove_all(folder);
+  EXPECT_EQ(document.folder(), folder.path());
+  EXPECT_EQ(
+      error_of<ConfigError>([&] { ConfigDocument::from_file(folder / "none.yaml"); }),
+      fs::path(folder / "none.yaml").string() + ": cannot be opened: No such file or directory");
+  EXPECT_EQ(error_of<ConfigError>([&] { ConfigDocument::from_file(folder.path()); }),
+            folder.path().string() + ": is a directory, expected a YAML file");
 }
 
 TEST(ConfigDocument, OverridesReplaceValuesAndSections) {

@@ -1,5 +1,5 @@
-// Every key of the schema is read by something: changing it changes what a run does. The run is a
-// real one; what it does is everything it leaves behind but its own configuration and its timing.
+// Every key of the schema has a reader: changing its value changes what a real run does. What a run
+// does is everything it leaves behind, without its configuration and its timing.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// Keys that count only beside certain values of others: each is to count in one of these.
+// Some keys count only beside certain values of others. Each must count in one of these bases.
 struct Base {
   const char* name;
   std::vector<std::string> settings;
@@ -73,8 +73,8 @@ const std::vector<Base> kBases = {
      {"task={name: lm, tokens: tokens.bin, vocab: 64, seq_len: 8, n_test: 4,"
       " bytes_per_token: 3}"}}};
 
-// The files that these name, in a folder where the runs are started, and others that may be named
-// in their place.
+// Holds the files that the bases name, and others to name in their place, in the folder where the
+// runs start.
 class FilesToTrainOn {
  public:
   FilesToTrainOn() : before_(fs::current_path()) {
@@ -107,7 +107,7 @@ Json without_timing(Json object) {
   return object;
 }
 
-// Trains where the configuration says, below a folder of its own.
+// Trains in the folder of the configuration, below a temporary one.
 std::string behaviour(const std::vector<std::string>& settings, const Registries& known) {
   const TemporaryFolder root;
   const auto config = config_of(kCommon, settings, known);
@@ -136,15 +136,15 @@ std::string behaviour(const std::vector<std::string>& settings, const Registries
   return content;
 }
 
-// gamma only scales a custom kernel, for all keys alike: it cancels in the kernel whose maximum is
-// 1 and in its mean (docs/MATH.md, section 1). It is there to say so, and refused unless it is 0.
+// gamma scales a custom kernel for all keys alike: it cancels in the kernel, whose maximum is 1,
+// and in its mean (docs/MATH.md, section 1). Only 0 is accepted.
 //
 // The keys of `distributed` are for several ranks (tests/e2e/ranks_test.cpp).
 //
-// The CPU alone computes in this build.
+// Only the CPU computes in this build.
 //
-// A file that fits several formats of tokens needs a large vocabulary, for the numbers of a header
-// are then tokens (tests/data/token_source_test.cpp).
+// A file that fits several formats of tokens needs a large vocabulary, since the numbers of a
+// header are then tokens (tests/data/token_source_test.cpp).
 const std::set<std::string> kWithoutEffect = {"attention.gamma of conformal",
                                               "distributed.zero_stage", "distributed.bucket_mib",
                                               "task.token_format of lm", "train.device"};
@@ -187,7 +187,7 @@ std::vector<std::string> others(const OptionField& field) {
   return {"0.5", "1", "2"};  // null now
 }
 
-// Of every key, other values; the keys of a kind go by the kind's name, for two may share a key's.
+// A key with other values. The name of a kind tells its key from that of another kind.
 struct Key {
   std::string path;
   std::string name;
@@ -220,7 +220,7 @@ bool matters(const Base& base, const Key& key, const std::string& before, const 
     try {
       if (behaviour(settings, known) != before) return true;
     } catch (const Error&) {
-      // Not a value that fits with the rest of the base, or not a file of the right kind.
+      // The value does not fit the rest of the base, or the file is not of the right kind.
     }
   }
   return false;

@@ -29,8 +29,7 @@ void read_into(RunOptions& run, const std::string& text,
                const std::vector<std::string>& overrides = {}) {
   ConfigDocument document = ConfigDocument::from_text(text, "f.yaml");
   for (const std::string& assignment : overrides) document.override_with(assignment);
-  const auto schema = describe(run);
-  read_config(document, *schema);
+  read_config(document, *describe(run));
 }
 
 std::string refusal_of_text(const std::string& text) {
@@ -38,7 +37,7 @@ std::string refusal_of_text(const std::string& text) {
   return error_of<ConfigError>([&] { read_into(run, text); });
 }
 
-// What is said of a file that is right but for this text after it.
+// Returns the error of a correct file with this text after it.
 std::string refusal_of(const std::string& text) { return refusal_of_text(kBase + text); }
 
 std::string refusal_of_override(const std::string& assignment) {
@@ -111,7 +110,7 @@ TEST(ConfigReader, OverridesWinOverTheFile) {
   EXPECT_EQ(run.model.mlp.dropout, 1e-4);
 }
 
-// One misspelt key at every depth, in the file and in an override.
+// Keys are misspelt at every depth, in the file and in overrides.
 TEST(ConfigReader, RefusesMisspeltKeysAtEveryDepth) {
   const std::vector<std::pair<std::string, std::string>> in_file{
       {"trian: {max_steps: 1}\n", "f.yaml:2:1: trian: unknown key; did you mean 'train'?"},

@@ -3,11 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdint>
 #include <limits>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "core/error.h"
 #include "tests/error_of.h"
@@ -15,110 +12,81 @@
 namespace mobius::scalar_test {
 namespace {
 
+const std::string kOctal = " has a leading zero: octal to some YAML readers, decimal to others";
+
+template <typename T>
+std::string refusal_of(T (*read)(std::string_view), const std::string& text) {
+  return error_of<ConfigError>([&] { read(text); });
+}
+
 TEST(ConfigScalar, NumbersAreReadAsWritten) {
-  const std::vector<std::pair<std::string, double>> table{
-      {"1e-4", 1e-4},
-      {"1E-4", 1e-4},
-      {"1.e-4", 1e-4},
-      {"1e-04", 1e-4},
-      {".5", 0.5},
-      {"5.", 5},
-      {"1", 1},
-      {"+3", 3},
-      {"-3", -3},
-      {"+.5e+1", 5},
-      {"0x10", 16},
-      {"1e3", 1000},
-      {"0", 0},
-      {"-0.0", -0.0},
-      {"0.1", 0.1},
-      {"1.7976931348623157e308", std::numeric_limits<double>::max()},
-      {"4.9406564584124654e-324", std::numeric_limits<double>::denorm_min()},
-      {"9007199254740993", 9007199254740992.0}};
-  for (const auto& [text, value] : table) EXPECT_EQ(read_number(text), value) << text;
+  for (const char* text : {"1e-4", "1E-4", "1.e-4", "1e-04"}) EXPECT_EQ(read_number(text), 1e-4);
+  for (const char* text : {"5.", "+.5e+1", "5"}) EXPECT_EQ(read_number(text), 5);
+  EXPECT_EQ(read_number(".5"), 0.5);
+  EXPECT_EQ(read_number("1"), 1);
+  EXPECT_EQ(read_number("+3"), 3);
+  EXPECT_EQ(read_number("-3"), -3);
+  EXPECT_EQ(read_number("0x10"), 16);
+  EXPECT_EQ(read_number("1e3"), 1000);
+  EXPECT_EQ(read_number("0"), 0);
+  EXPECT_EQ(read_number("0.1"), 0.1);
+  EXPECT_EQ(read_number("1.7976931348623157e308"), std::numeric_limits<double>::max());
+  EXPECT_EQ(read_number("4.9406564584124654e-324"), std::numeric_limits<double>::denorm_min());
+  EXPECT_EQ(read_number("9007199254740993"), 9007199254740992.0);
+  EXPECT_EQ(read_number("-0.0"), -0.0);
   EXPECT_TRUE(std::signbit(read_number("-0.0")));
 }
 
 TEST(ConfigScalar, RefusedNumbersSayWhy) {
-  const std::string octal = " has a leading zero: octal to some YAML readers, decimal to others";
-  const std::vector<std::pair<std::string, std::string>> table{
-      {"012", "'012'" + octal},
-      {"-012", "'-012'" + octal},
-      {"00.5", "'00.5'" + octal},
-      {"1_000", "expected number, got '1_000': write 1000"},
-      {"no", "expected number, got 'no'"},
-      {"fast", "expected number, got 'fast'"},
-      {"", "expected number, got ''"},
-      {".", "expected number, got '.'"},
-      {"-", "expected number, got '-'"},
-      {"1e", "expected number, got '1e'"},
-      {"1e-", "expected number, got '1e-'"},
-      {"e5", "expected number, got 'e5'"},
-      {"1,5", "expected number, got '1,5'"},
-      {"1.2.3", "expected number, got '1.2.3'"},
-      {"--1", "expected number, got '--1'"},
-      {"+-1", "expected number, got '+-1'"},
-      {"1:30", "expected number, got '1:30'"},
-      {"0x", "expected number, got '0x'"},
-      {"0x1p3", "expected number, got '0x1p3'"},
-      {" 1", "expected number, got ' 1'"},
-      {".inf", "must be finite, got '.inf'"},
-      {"-.INF", "must be finite, got '-.INF'"},
-      {"inf", "must be finite, got 'inf'"},
-      {"nan", "must be finite, got 'nan'"},
-      {".NaN", "must be finite, got '.NaN'"},
-      {"1e400", "'1e400' does not fit in a 64-bit float"},
-      {"1e-400", "'1e-400' does not fit in a 64-bit float"}};
-  for (const auto& [text, message] : table) {
-    EXPECT_EQ(error_of<ConfigError>([&text = text] { read_number(text); }), message) << text;
+  const auto refusal = [](const std::string& text) { return refusal_of(read_number, text); };
+  for (const std::string text : {"no", "fast", "", ".", "-", "1e", "1e-", "e5", "1,5", "1.2.3",
+                                 "--1", "+-1", "1:30", "0x", "0x1p3", " 1"}) {
+    EXPECT_EQ(refusal(text), "expected number, got '" + text + "'");
   }
+  for (const std::string text : {".inf", "-.INF", "inf", "nan", ".NaN"}) {
+    EXPECT_EQ(refusal(text), "must be finite, got '" + text + "'");
+  }
+  for (const std::string text : {"012", "-012", "00.5"}) {
+    EXPECT_EQ(refusal(text), "'" + text + "'" + kOctal);
+  }
+  for (const std::string text : {"1e400", "1e-400"}) {
+    EXPECT_EQ(refusal(text), "'" + text + "' does not fit in a 64-bit float");
+  }
+  EXPECT_EQ(refusal("1_000"), "expected number, got '1_000': write 1000");
 }
 
 TEST(ConfigScalar, IntegersAreExact) {
-  const std::vector<std::pair<std::string, std::int64_t>> table{
-      {"0", 0},
-      {"-0", 0},
-      {"1", 1},
-      {"+3", 3},
-      {"-7", -7},
-      {"0x10", 16},
-      {"0XfF", 255},
-      {"1e3", 1000},
-      {"1E3", 1000},
-      {"1.5e1", 15},
-      {"2.0", 2},
-      {"2.", 2},
-      {"200e-2", 2},
-      {"0e99999", 0},
-      {"0.0e-99999", 0},
-      {"9223372036854775807", std::numeric_limits<std::int64_t>::max()},
-      {"-9223372036854775808", std::numeric_limits<std::int64_t>::min()},
-      {"9007199254740993e0", 9007199254740993},
-      {"9.223372036854775807e18", std::numeric_limits<std::int64_t>::max()}};
-  for (const auto& [text, value] : table) EXPECT_EQ(read_integer(text), value) << text;
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (const char* text : {"0", "-0", "0e99999", "0.0e-99999"}) EXPECT_EQ(read_integer(text), 0);
+  for (const char* text : {"2.0", "2.", "200e-2"}) EXPECT_EQ(read_integer(text), 2);
+  for (const char* text : {"1e3", "1E3"}) EXPECT_EQ(read_integer(text), 1000);
+  EXPECT_EQ(read_integer("1"), 1);
+  EXPECT_EQ(read_integer("+3"), 3);
+  EXPECT_EQ(read_integer("-7"), -7);
+  EXPECT_EQ(read_integer("0x10"), 16);
+  EXPECT_EQ(read_integer("0XfF"), 255);
+  EXPECT_EQ(read_integer("1.5e1"), 15);
+  EXPECT_EQ(read_integer("9223372036854775807"), most);
+  EXPECT_EQ(read_integer("9.223372036854775807e18"), most);
+  EXPECT_EQ(read_integer("-9223372036854775808"), std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(read_integer("9007199254740993e0"), 9007199254740993);
 }
 
 TEST(ConfigScalar, RefusedIntegersSayWhy) {
-  const std::string octal = " has a leading zero: octal to some YAML readers, decimal to others";
-  const std::vector<std::pair<std::string, std::string>> table{
-      {"012", "'012'" + octal},
-      {"1_000", "expected integer, got '1_000': write 1000"},
-      {"1e-4", "expected integer, got '1e-4'"},
-      {".5", "expected integer, got '.5'"},
-      {"4503599627370497.3", "expected integer, got '4503599627370497.3'"},
-      {"1e-99999999999999999999", "expected integer, got '1e-99999999999999999999'"},
-      {"no", "expected integer, got 'no'"},
-      {"true", "expected integer, got 'true'"},
-      {"nan", "must be finite, got 'nan'"},
-      {".inf", "must be finite, got '.inf'"},
-      {"9223372036854775808", "'9223372036854775808' does not fit in a 64-bit integer"},
-      {"-9223372036854775809", "'-9223372036854775809' does not fit in a 64-bit integer"},
-      {"0x8000000000000000", "'0x8000000000000000' does not fit in a 64-bit integer"},
-      {"1e19", "'1e19' does not fit in a 64-bit integer"},
-      {"1e99999999999999999999", "'1e99999999999999999999' does not fit in a 64-bit integer"}};
-  for (const auto& [text, message] : table) {
-    EXPECT_EQ(error_of<ConfigError>([&text = text] { read_integer(text); }), message) << text;
+  const auto refusal = [](const std::string& text) { return refusal_of(read_integer, text); };
+  for (const std::string text :
+       {"1e-4", ".5", "4503599627370497.3", "1e-99999999999999999999", "no", "true"}) {
+    EXPECT_EQ(refusal(text), "expected integer, got '" + text + "'");
   }
+  for (const std::string text : {"nan", ".inf"}) {
+    EXPECT_EQ(refusal(text), "must be finite, got '" + text + "'");
+  }
+  for (const std::string text : {"9223372036854775808", "-9223372036854775809",
+                                 "0x8000000000000000", "1e19", "1e99999999999999999999"}) {
+    EXPECT_EQ(refusal(text), "'" + text + "' does not fit in a 64-bit integer");
+  }
+  EXPECT_EQ(refusal("012"), "'012'" + kOctal);
+  EXPECT_EQ(refusal("1_000"), "expected integer, got '1_000': write 1000");
 }
 
 TEST(ConfigScalar, NumbersAreTheSameHoweverTheyAreWritten) {

@@ -1,4 +1,4 @@
-// The configurations in configs/ and in the README are ones this program accepts.
+// The program accepts the configurations in configs/ and in the README.
 
 #include <gtest/gtest.h>
 
@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 
 const fs::path kConfigs = fs::path(MOBIUS_SOURCE_DIR) / "configs";
 
-// Builds what the configuration describes, and compares its size with what is told beforehand; one
-// that reads text, on a short one.
+// Builds the model and compares its size with the prediction. A configuration that reads text gets
+// a short one.
 void build(Config& config, const TemporaryFolder& folder) {
   if (auto* lm = dynamic_cast<LmOptions*>(config.task.options.get())) {
     lm->text = folder / "text.txt";

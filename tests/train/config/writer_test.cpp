@@ -6,12 +6,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <random>
 #include <sstream>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "tests/error_of.h"
 #include "tests/train/config_fixture.h"
@@ -29,8 +26,7 @@ using ::testing::StartsWith;
 
 RunOptions read_back(const std::string& yaml) {
   RunOptions run;
-  const auto schema = describe(run);
-  read_config(ConfigDocument::from_text(yaml, "resolved.yaml"), *schema);
+  read_config(ConfigDocument::from_text(yaml, "resolved.yaml"), *describe(run));
   return run;
 }
 

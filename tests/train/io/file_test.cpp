@@ -1,5 +1,3 @@
-// Files that are written whole, and files that are read.
-
 #include "train/io/file.h"
 
 #include <gmock/gmock.h>
@@ -65,7 +63,7 @@ TEST_F(FileTest, KeepsThePermissions) {
   EXPECT_EQ(fs::status(path_).permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
 
-// Whatever lies where a temporary file could be is not ours.
+// A file in the place of a temporary file belongs to somebody else.
 TEST_F(FileTest, WritesOverNothingButItsPlace) {
   write_text(other_, "of others");
   fs::create_symlink(other_, folder_ / "file.tmp");
@@ -171,7 +169,7 @@ TEST_F(FileTest, AFileIsReplacedOnlyOnDemand) {
 
 // ---- reading
 
-// Each of these would take for ever.
+// Reading any of these would take for ever.
 TEST_F(FileTest, ReadsNoDeviceAndWaitsForNoPipe) {
   for (const std::string& path : {std::string("/dev/zero"), pipe(), folder_.path().string()}) {
     EXPECT_EQ(error_of([&] { content_of(path); }), path + ": is not a file");

@@ -31,7 +31,7 @@ TEST(Output, ToNowhereIsNoFailure) {
   EXPECT_NO_THROW(out.require_written());
 }
 
-// The disk may have room again: the work goes on.
+// The work goes on, because the disk may have room again.
 TEST(Output, ThatIsFullIsAnErrorAtTheEnd) {
   StopSignal stop;
   const File file = open_to_write("/dev/full");

@@ -46,7 +46,7 @@ TEST(Printable, ALineIsOfBoundedLength) {
   EXPECT_EQ(printable_lines("a\n" + std::string(300, 'b')).find('\n'), 1u);
 }
 
-// Characters of two, three and four bytes stay whole, at whatever byte the text is cut.
+// Characters of several bytes stay whole wherever the text is cut.
 TEST(Printable, AShortenedTextIsStillText) {
   for (const std::string character : {"\u00e9", "\u4e2d", "\U0001f600"}) {
     std::string text = "a";

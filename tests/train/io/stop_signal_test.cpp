@@ -3,12 +3,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
-#include <thread>
 
 namespace mobius::stop_signal_test {
 namespace {
@@ -18,7 +16,7 @@ using ::testing::KilledBySignal;
 
 constexpr int kAsExpected = 7;
 
-// Ends the program with a code that says whether it came to be.
+// Ends the program with a code that says whether the condition came true.
 [[noreturn]] void exit_when(const std::function<bool()>& condition) {
   for (int i = 0; i < 10000 && !condition(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -26,7 +24,7 @@ constexpr int kAsExpected = 7;
   std::_Exit(condition() ? kAsExpected : 1);
 }
 
-// Each body is a program of its own, whose only thread makes the StopSignal.
+// Each body runs as its own program, whose only thread makes the StopSignal.
 class StopSignalTest : public ::testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
@@ -70,7 +68,7 @@ TEST_F(StopSignalTest, LeavesSignalsAsTheyWereBefore) {
       KilledBySignal(SIGINT), "");
 }
 
-// As one that a profiler has installed.
+// Profilers install such a handler.
 std::atomic<pid_t> handling_thread = 0;
 extern "C" void note_thread(int) { handling_thread = ::gettid(); }
 
