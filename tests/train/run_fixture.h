@@ -38,13 +38,6 @@ inline std::unique_ptr<Config> config_of(const std::string& text,
   return make_config(document, known);
 }
 
-/// Trains in one process.
-inline RunSummary run_training(Config& config, const Resume& resume, const Registries& known,
-                               Progress& progress, const StopSignal& stop) {
-  OneRank alone(device_of(config));
-  return run_training(config, resume, known, progress, stop, alone);
-}
-
 /// Trains in `folder`, without a word, until `stop` asks to end.
 inline RunSummary train_in(const std::filesystem::path& folder, const Registries& known,
                            const StopSignal& stop, const std::vector<std::string>& overrides,

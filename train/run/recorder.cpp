@@ -130,19 +130,6 @@ void Recorder::log(const MetricsLine& line) {
 
 RunSummary Recorder::finish(RunStatus status, std::int64_t step, const TrainingRecord& record,
                             const std::optional<Evaluation>& test) const {
-  const RunSummary summary = summarize(status, step, record, test);
-  if (!is_root_) return summary;
-  if (summary.is_complete() && config_.eval.attention_maps) {
-    const ChosenHeads chosen = {config_.eval.map_layers, config_.eval.map_heads};
-    write_whole_file(folder_.attention_maps(),
-                     attention_maps_json(*experiment_.model, *experiment_.task, chosen));
-  }
-  write_summary(folder_.summary(), summary);
-  return summary;
-}
-
-RunSummary Recorder::summarize(RunStatus status, std::int64_t step, const TrainingRecord& record,
-                               const std::optional<Evaluation>& test) const {
   RunSummary summary;
   summary.status = status;
   summary.step = step;
@@ -164,6 +151,13 @@ RunSummary Recorder::summarize(RunStatus status, std::int64_t step, const Traini
   summary.peak_bytes = allocator_for(experiment_.model->device()).stats().peak;
   summary.threads = num_threads();
   summary.ranks = ranks_;
+  if (!is_root_) return summary;
+  if (summary.is_complete() && config_.eval.attention_maps) {
+    const ChosenHeads chosen = {config_.eval.map_layers, config_.eval.map_heads};
+    write_whole_file(folder_.attention_maps(),
+                     attention_maps_json(*experiment_.model, *experiment_.task, chosen));
+  }
+  write_summary(folder_.summary(), summary);
   return summary;
 }
 

@@ -54,8 +54,6 @@ class Recorder {
   using Clock = std::chrono::steady_clock;
 
   void log(const MetricsLine& line);
-  RunSummary summarize(RunStatus status, std::int64_t step, const TrainingRecord& record,
-                       const std::optional<Evaluation>& test) const;
 
   Config& config_;
   const Experiment& experiment_;

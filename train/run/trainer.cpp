@@ -256,4 +256,10 @@ RunSummary run_training(Config& config, const Resume& resume, const Registries& 
       .run(stop);
 }
 
+RunSummary run_training(Config& config, const Resume& resume, const Registries& known,
+                        Progress& progress, const StopSignal& stop) {
+  OneRank alone(device_of(config));
+  return run_training(config, resume, known, progress, stop, alone);
+}
+
 }  // namespace mobius

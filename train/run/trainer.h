@@ -69,5 +69,8 @@ class Trainer {
 /// Checks the folder, builds, resumes and trains. All ranks call it with the same configuration.
 RunSummary run_training(Config& config, const Resume& resume, const Registries& known,
                         Progress& progress, const StopSignal& stop, Communicator& communicator);
+/// Trains in one process.
+RunSummary run_training(Config& config, const Resume& resume, const Registries& known,
+                        Progress& progress, const StopSignal& stop);
 
 }  // namespace mobius
