@@ -6,13 +6,13 @@
 // plain HDF5 (Python: h5py.File(path)["parameters"]["embedding.weight"][:]):
 //
 //   attributes        format, format_version, step, config (the resolved YAML), seed, rng,
-//                     next_batch, optimizer_steps, data (a fingerprint, where the task reads
+//                     next_batch, optimizer_steps, data (a fingerprint, if the task reads
 //                     files), instruction_set (of the processor that computed it)
 //   /progress         attributes: what the run has measured so far
 //   /parameters/NAME  one data set a parameter, by dotted path
 //   /buffers/NAME
 //   /optimizer/MOMENT/NAME
-//   /tokenizer        the bytes of the TokenizerModel, where the task reads text; attribute: kind
+//   /tokenizer        the bytes of the TokenizerModel, if the task reads text; attribute: kind
 //
 // Every data set has an attribute `dtype`; bf16 is kept as its 16 bits.
 #pragma once

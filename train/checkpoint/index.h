@@ -1,4 +1,4 @@
-// What a checkpoint holds, and where in the file: all that the HDF5 library is asked about it.
+// The content of a checkpoint and its places in the file, as the HDF5 library reports them.
 //
 // A file may be made to harm, because anyone can write a checksum, and the library crashes on some
 // damaged files. So it reads them in a process of its own (core/isolated.h), and only names, types,

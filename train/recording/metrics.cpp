@@ -201,7 +201,8 @@ NamedNumbers scalars_of(const MetricsLine& line) {
   for (const auto& [name, value] : object.items()) {
     if (value.is_number_float()) add(name, value);
   }
-  for (const auto& [group, score] : object.value("groups", OrderedJson::object()).items()) {
+  const OrderedJson groups = object.value("groups", OrderedJson::object());
+  for (const auto& [group, score] : groups.items()) {
     for (const auto& [name, value] : score.items()) add(group + "/" + name, value);
   }
   for (std::size_t layer = 0; layer < line.attention.size(); ++layer) {

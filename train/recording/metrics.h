@@ -27,8 +27,8 @@ struct MetricsLine {
   std::optional<double> grad_norm;  ///< before clipping
   std::optional<double> tokens_per_s;
   NamedNumbers summaries;  ///< DiagnosticsSink::summaries(), each under its name
-  NamedScores groups;      ///< by name; written where there are several
-  std::vector<LayerDiagnostics> attention = {};  ///< left out where empty
+  NamedScores groups;      ///< by name; written if there are several
+  std::vector<LayerDiagnostics> attention = {};  ///< written unless empty
 };
 
 /// The numbers of a line, finite or not, under names such as "test/loss", "train/lr",

@@ -84,7 +84,7 @@ Trainer::Trainer(Config& config, Experiment experiment, const RunFolder& folder,
     record_ = keeper_.restore(*start, known, progress);
     step_ = start->header.step;
   }
-  // Machines of different kinds may round differently where initial values are drawn.
+  // Machines of different kinds may round initial values differently.
   for (const auto& [name, value] : experiment_.model->parameters()) {
     communicator_.broadcast(value.data());
   }

@@ -163,7 +163,7 @@ TEST_F(TextRun, AChangedTextIsNoticedOnResume) {
                                     now - 1, now)));
 }
 
-// Of the same length and vocabulary, but other tokens.
+// The shard keeps its length and vocabulary, but has other tokens.
 TEST_F(TextRun, AnEditedShardIsNoticedOnResume) {
   const auto train_on = [&](std::uint16_t token, const std::string& resume) {
     std::vector<std::uint16_t> tokens(500, 3);
