@@ -30,8 +30,8 @@ constexpr const char* rng_name = "philox4x32-10, counters from (seed, step)";
 
 // ---- writing, by the HDF5 library
 
-// A file that lives in memory: what HDF5 itself fails to write to a disk it can neither finish nor
-// give up, so it is left to write where it cannot fail. `size` is about what the file will need.
+// Makes a file of about `size` bytes in memory, because HDF5 can neither finish nor give up a file
+// that it fails to write to a disk.
 Handle create_file_in_memory(std::size_t size) {
   constexpr std::size_t smallest_growth = 1 << 20;
   const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "set up HDF5");
@@ -43,12 +43,12 @@ Handle create_file_in_memory(std::size_t size) {
                 "make a file in memory");
 }
 
-// The bytes of such a file, from its first to its last. Valid while it is open and unchanged.
+// Returns the bytes of such a file, valid while it is open and unchanged.
 std::span<char> content_of(hid_t file) {
   check(H5Fflush(file, H5F_SCOPE_GLOBAL), "finish the file");
   void* memory = nullptr;
   check(H5Fget_vfd_handle(file, H5P_DEFAULT, &memory), "finish the file");
-  // Without the user's block, and without the spare memory behind the file's end.
+  // The size leaves out the user's block and the spare memory behind the file's end.
   const ssize_t size = check(H5Fget_file_image(file, nullptr, 0), "finish the file");
   return {*static_cast<char**>(memory), checksum_block_bytes + static_cast<std::size_t>(size)};
 }
@@ -62,24 +62,22 @@ Handle create_group(hid_t parent, const std::string& name) {
                 "write group " + name);
 }
 
-void write_attribute(hid_t object, const std::string& name, hid_t stored, hid_t native,
-                     const void* value) {
+void write_attribute(hid_t object, const std::string& name, hid_t type, const void* value) {
   const std::string action = "write attribute " + name;
   const Handle space(H5Screate(H5S_SCALAR), H5Sclose, "set up HDF5");
-  const Handle attribute(H5Acreate2(object, name.c_str(), stored, space, H5P_DEFAULT, H5P_DEFAULT),
+  const Handle attribute(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT),
                          H5Aclose, action);
-  check(H5Awrite(attribute, native, value), action);
+  check(H5Awrite(attribute, type, value), action);
 }
 
 template <typename T>
 void write_number(hid_t object, const std::string& name, T value) {
-  write_attribute(object, name, hdf5::file_type<T>(), hdf5::native_type<T>(), &value);
+  write_attribute(object, name, hdf5::number_type<T>(), &value);
 }
 
 void write_text(hid_t object, const std::string& name, const std::string& value) {
-  const Handle type = hdf5::text_type();
   const char* text = value.c_str();
-  write_attribute(object, name, type, type, &text);
+  write_attribute(object, name, hdf5::text_type(), &text);
 }
 
 void write_tensor(hid_t group, const NamedTensor& tensor) {
@@ -100,28 +98,22 @@ void write_tensor(hid_t group, const NamedTensor& tensor) {
   if (!host.empty()) check(H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, host.data()), action);
 }
 
+// Names such as "moment/parameter" of an optimiser lie in a group per moment.
 void write_tensors(hid_t file, const std::string& name, const std::vector<NamedTensor>& tensors) {
   const Handle group = create_group(file, name);
-  for (const NamedTensor& tensor : tensors) write_tensor(group, tensor);
-}
-
-// "moment/parameter": one group a moment.
-void write_optimizer(hid_t file, const std::vector<NamedTensor>& tensors) {
-  const Handle group = create_group(file, "optimizer");
   std::set<std::string> moments;
   for (const NamedTensor& tensor : tensors) {
-    const std::string moment = tensor.name.substr(0, tensor.name.find('/'));
-    if (moments.insert(moment).second) create_group(group, moment);
+    const std::size_t slash = tensor.name.find('/');
+    const std::string moment = tensor.name.substr(0, slash);
+    if (slash != std::string::npos && moments.insert(moment).second) create_group(group, moment);
     write_tensor(group, tensor);
   }
 }
 
-constexpr const char* tokenizer_name = "tokenizer";
-
 void write_tokenizer(hid_t file, const TokenizerModel& model) {
   const std::vector<std::uint8_t> bytes(model.bytes.begin(), model.bytes.end());
-  write_tensor(file, {tokenizer_name, Tensor::from(bytes, {std::ssize(bytes)})});
-  const Handle set(H5Dopen2(file, tokenizer_name, H5P_DEFAULT), H5Dclose, "write the tokenizer");
+  write_tensor(file, {"tokenizer", Tensor::from(bytes, {std::ssize(bytes)})});
+  const Handle set(H5Dopen2(file, "tokenizer", H5P_DEFAULT), H5Dclose, "write the tokenizer");
   write_text(set, "kind", model.kind);
 }
 
@@ -136,13 +128,11 @@ void write_content(hid_t file, const CheckpointHeader& header, const CheckpointT
   write_number(file, "optimizer_steps", header.optimizer_steps);
   if (!header.data.empty()) write_text(file, "data", header.data);
   if (!header.instruction_set.empty()) write_text(file, "instruction_set", header.instruction_set);
-  {
-    const Handle progress = create_group(file, "progress");
-    for (const auto& [name, value] : header.progress) write_number(progress, name, value);
-  }
+  const Handle progress = create_group(file, "progress");
+  for (const auto& [name, value] : header.progress) write_number(progress, name, value);
   write_tensors(file, "parameters", tensors.parameters);
   write_tensors(file, "buffers", tensors.buffers);
-  write_optimizer(file, tensors.optimizer);
+  write_tensors(file, "optimizer", tensors.optimizer);
   if (header.tokenizer) write_tokenizer(file, *header.tokenizer);
 }
 
@@ -156,29 +146,25 @@ std::size_t total_bytes(const CheckpointTensors& tensors) {
 
 // ---- reading
 
-// What a tensor may hold. Parameters that are not finite are those of a run that has diverged; an
-// earlier version also saved moments that had overflowed.
-enum class Values { finite, any };
+const fs::path& require_file(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) throw Error("{}: no such file", path.string());
+  if (fs::is_directory(path, ignored))
+    throw Error("{}: is a folder, not a checkpoint", path.string());
+  return path;
+}
 
-// A file whose checksum is right, with what it holds.
+// A file whose checksum is right, and its index.
 struct OpenCheckpoint {
-  explicit OpenCheckpoint(const fs::path& path) : file(path_of_file(path)) {
+  explicit OpenCheckpoint(const fs::path& path) : file(require_file(path)) {
     verify_checksum(file);
     index = read_index(file);
   }
 
-  static const fs::path& path_of_file(const fs::path& path) {
-    std::error_code ignored;
-    if (!fs::exists(path, ignored)) throw Error("{}: no such file", path.string());
-    if (fs::is_directory(path, ignored))
-      throw Error("{}: is a folder, not a checkpoint", path.string());
-    return path;
-  }
-
-  void read(const PlacedTensor& stored, Tensor target, Values values) const {
+  void read(const PlacedTensor& stored, Tensor target, bool must_be_finite = true) const {
     std::vector<std::byte> host(target.bytes());
     file.read(stored.offset, host);
-    const auto at = values == Values::finite ? find_not_finite(host, stored.dtype) : std::nullopt;
+    const auto at = must_be_finite ? find_not_finite(host, stored.dtype) : std::nullopt;
     if (at) {
       throw Error("{}: '{}' holds a number that is not finite, at element {}", file.name(),
                   printable(stored.name), *at);
@@ -187,43 +173,9 @@ struct OpenCheckpoint {
     target.bump_version();
   }
 
-  // Every tensor of `wanted` is among the stored ones.
-  void fill(const std::vector<PlacedTensor>& stored, const std::vector<NamedTensor>& wanted,
-            Values values) const {
-    std::map<std::string_view, const PlacedTensor*> by_name;
-    for (const PlacedTensor& tensor : stored) by_name[tensor.name] = &tensor;
-    for (const NamedTensor& tensor : wanted) read(*by_name.at(tensor.name), tensor.value, values);
-  }
-
-  std::string tokenizer_bytes() const {
-    std::string bytes(static_cast<std::size_t>(numel(index.tokenizer->shape)), '\0');
-    file.read(index.tokenizer->offset, std::as_writable_bytes(std::span(bytes)));
-    return bytes;
-  }
-
   const InputFile file;
   CheckpointIndex index;
 };
-
-struct TensorsToFill {
-  const char* name;  // of their group
-  const std::vector<PlacedTensor>& stored;
-  const std::vector<NamedTensor>& wanted;
-  Values values;
-};
-
-std::vector<TensorsToFill> groups_to_fill(const CheckpointIndex& index,
-                                          const CheckpointTensors& tensors) {
-  std::vector<TensorsToFill> groups = {
-      {"parameters", index.parameters, tensors.parameters, Values::finite},
-      {"buffers", index.buffers, tensors.buffers, Values::finite}};
-  if (!tensors.optimizer.empty()) {
-    groups.push_back({"optimizer", index.optimizer, tensors.optimizer, Values::any});
-  }
-  return groups;
-}
-
-// ---- does a file fit?
 
 std::string enumerate(const std::vector<std::string>& names) {
   constexpr std::size_t most_shown = 4;
@@ -270,7 +222,11 @@ void save_checkpoint(const fs::path& path, const CheckpointHeader& header,
 CheckpointHeader read_checkpoint_header(const fs::path& path) {
   const OpenCheckpoint checkpoint(path);
   CheckpointHeader header = checkpoint.index.header;
-  if (header.tokenizer) header.tokenizer->bytes = checkpoint.tokenizer_bytes();
+  if (const auto& tokenizer = checkpoint.index.tokenizer) {
+    header.tokenizer->bytes.resize(static_cast<std::size_t>(numel(tokenizer->shape)));
+    checkpoint.file.read(tokenizer->offset,
+                         std::as_writable_bytes(std::span(header.tokenizer->bytes)));
+  }
   return header;
 }
 
@@ -284,7 +240,7 @@ std::vector<NamedTensor> read_parameters(const fs::path& path) {
   std::vector<NamedTensor> tensors;
   for (const PlacedTensor& stored : checkpoint.index.parameters) {
     tensors.push_back({stored.name, Tensor::empty(stored.shape, stored.dtype)});
-    checkpoint.read(stored, tensors.back().value, Values::finite);
+    checkpoint.read(stored, tensors.back().value);
   }
   return tensors;
 }
@@ -318,16 +274,30 @@ std::vector<std::string> differences(const std::vector<StoredTensor>& stored,
 
 void load_checkpoint(const fs::path& path, const CheckpointTensors& tensors) {
   const OpenCheckpoint checkpoint(path);
-  const std::vector<TensorsToFill> groups = groups_to_fill(checkpoint.index, tensors);
-  for (const auto& [name, stored, wanted, values] : groups) {
-    const std::vector<std::string> found = differences({stored.begin(), stored.end()}, wanted);
+  const CheckpointIndex& index = checkpoint.index;
+  struct Group {
+    const char* name;
+    const std::vector<PlacedTensor>& stored;
+    const std::vector<NamedTensor>& wanted;
+    bool must_be_finite;
+  };
+  // Earlier versions saved moments that had overflowed.
+  std::vector<Group> groups = {{"parameters", index.parameters, tensors.parameters, true},
+                               {"buffers", index.buffers, tensors.buffers, true}};
+  if (!tensors.optimizer.empty())
+    groups.push_back({"optimizer", index.optimizer, tensors.optimizer, false});
+  for (const Group& group : groups) {
+    const auto found = differences({group.stored.begin(), group.stored.end()}, group.wanted);
     if (!found.empty()) {
-      throw Error("{}: does not fit this configuration: in {}, {}", path.string(), name,
+      throw Error("{}: does not fit this configuration: in {}, {}", path.string(), group.name,
                   fmt::join(found, "; "));
     }
   }
-  for (const TensorsToFill& group : groups) {
-    checkpoint.fill(group.stored, group.wanted, group.values);
+  for (const Group& group : groups) {
+    std::map<std::string_view, Tensor> targets;
+    for (const auto& [name, value] : group.wanted) targets[name] = value;
+    for (const PlacedTensor& stored : group.stored)
+      checkpoint.read(stored, targets.at(stored.name), group.must_be_finite);
   }
 }
 

@@ -6,13 +6,13 @@
 // plain HDF5 (Python: h5py.File(path)["parameters"]["embedding.weight"][:]):
 //
 //   attributes        format, format_version, step, config (the resolved YAML), seed, rng,
-//                     next_batch, optimizer_steps, data (a fingerprint, where the task reads
+//                     next_batch, optimizer_steps, data (a fingerprint, if the task reads
 //                     files), instruction_set (of the processor that computed it)
 //   /progress         attributes: what the run has measured so far
 //   /parameters/NAME  one data set a parameter, by dotted path
 //   /buffers/NAME
 //   /optimizer/MOMENT/NAME
-//   /tokenizer        the bytes of the TokenizerModel, where the task reads text; attribute: kind
+//   /tokenizer        the bytes of the TokenizerModel, if the task reads text; attribute: kind
 //
 // Every data set has an attribute `dtype`; bf16 is kept as its 16 bits.
 #pragma once
@@ -31,8 +31,8 @@ namespace mobius {
 
 inline constexpr int checkpoint_version = 1;
 
-/// What a checkpoint says about its run. All that is random in a run is a function of the seed and
-/// the step, so these two are the state of its random numbers and its place in the data.
+/// What a checkpoint says about its run. Seed and step determine all random numbers of a run and
+/// its place in the data.
 struct CheckpointHeader {
   std::int64_t step = 0;  ///< training steps done
   std::uint64_t seed = 0;
@@ -44,18 +44,18 @@ struct CheckpointHeader {
   std::string instruction_set{};  ///< as instruction_set() names it; empty: not known
 };
 
-/// Handles to the tensors of a run, to be written or to be filled in place. Names: as the module
-/// and the optimiser give them.
+/// Handles to the tensors of a run, to be written or filled in place, with the names that the
+/// module and the optimiser give them.
 struct CheckpointTensors {
   std::vector<NamedTensor> parameters;
   std::vector<NamedTensor> buffers;
   std::vector<NamedTensor> optimizer;
 };
 CheckpointTensors tensors_of(const Module& model, const Optimizer& optimizer);
-/// Without an optimiser's state, to load a model that is not trained on.
+/// Leaves out the optimiser's state.
 CheckpointTensors tensors_of(const Module& model);
 
-/// Name, shape and element type of a tensor in a file.
+/// A tensor in a file.
 struct StoredTensor {
   std::string name;
   Shape shape;
@@ -67,24 +67,24 @@ struct StoredTensor {
 void save_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
                      const CheckpointTensors& tensors);
 
-/// Throws Error with one line that says what is wrong: no such file, not a checkpoint, truncated,
-/// damaged, or written by a newer version. A file that was made to harm, with a right checksum, is
-/// at worst such an error, or the checkpoint of another run: train/checkpoint/index.h.
+/// Throws Error in one line if the file is missing, not a checkpoint, truncated, damaged, or
+/// written by a newer version. A file made to harm, with a right checksum, is at worst such an
+/// error or the checkpoint of another run: train/checkpoint/index.h.
 CheckpointHeader read_checkpoint_header(const std::filesystem::path& path);
-/// The tensors under /parameters, in the order of the model. Throws as above.
+/// Lists the tensors under /parameters in the order of the model. Throws as above.
 std::vector<StoredTensor> list_parameters(const std::filesystem::path& path);
-/// The same with their values. Throws Error also where one is not finite.
+/// Reads them with their values. Throws Error also if a value is not finite.
 std::vector<NamedTensor> read_parameters(const std::filesystem::path& path);
 
-/// What keeps stored tensors from filling `wanted`: names that are missing or too many, other
-/// shapes, other types. Empty where nothing does.
+/// Tells what keeps stored tensors from filling `wanted`: missing or additional names, other
+/// shapes, other types. Returns nothing if they fit.
 std::vector<std::string> differences(const std::vector<StoredTensor>& stored,
                                      const std::vector<NamedTensor>& wanted);
 
-/// Fills every tensor from the file, in place. Parameters and buffers must be the same set, of the
-/// same shapes and types, in the file and here: otherwise an Error names the differences, and
-/// nothing has been changed. With `optimizer` empty, the optimiser's state is left out. Throws
-/// Error where a parameter or a buffer is not finite; some tensors have then been filled.
+/// Fills every tensor from the file, in place, but not the optimiser's state if `optimizer` is
+/// empty. Throws Error that names the differences, and changes nothing, unless the names, shapes
+/// and types are those of the file. Throws Error if a parameter or a buffer is not finite; some
+/// tensors have then been filled.
 void load_checkpoint(const std::filesystem::path& path, const CheckpointTensors& tensors);
 
 // ---- the checkpoints of a run: FOLDER/step-00000100.h5, ..., and FOLDER/best.h5
@@ -93,30 +93,29 @@ void load_checkpoint(const std::filesystem::path& path, const CheckpointTensors&
 std::filesystem::path checkpoints_of_run(const std::filesystem::path& run);
 std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::int64_t step);
 std::filesystem::path best_checkpoint(const std::filesystem::path& folder);
-/// Whether step file `a` is of an earlier step than `b`, both being of one folder.
+/// Compares the steps of two step files of one folder.
 bool is_earlier(const std::filesystem::path& a, const std::filesystem::path& b);
-/// The step files in the folder, oldest first; none where there is no folder.
+/// Lists the step files in the folder, oldest first.
 std::vector<std::filesystem::path> step_checkpoints(const std::filesystem::path& folder);
 
 struct NewestCheckpoint {
   std::optional<std::filesystem::path> path;
   std::vector<std::string> skipped;  ///< one line for each newer file that cannot be used
 };
-/// The newest complete checkpoint in the folder; best.h5 where no step file can be used. Throws
-/// UnreadableFile where the system keeps from finding out which that is.
+/// Finds the newest complete checkpoint in the folder, or best.h5 if no step file can be used.
+/// Throws UnreadableFile if a file that may be it cannot be read.
 NewestCheckpoint newest_checkpoint(const std::filesystem::path& folder);
 
-/// The same of a place that is a run's folder or a folder of checkpoints; `path` is set. Throws
-/// Error where it holds none that is complete.
+/// Searches a run's folder or a folder of checkpoints and sets `path`. Throws Error if it holds no
+/// complete checkpoint.
 NewestCheckpoint newest_checkpoint_in(const std::filesystem::path& place);
 
-/// The checkpoint that a user means by a path: the file itself, or, of a folder as above, best.h5,
-/// else the newest complete one. Throws Error where the folder holds none.
+/// Finds the checkpoint that a user means by a path: the file itself or, in a folder as above,
+/// best.h5, else the newest complete one. Throws Error if the folder holds none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& place);
 
-/// Of the step files up to `step`, removes all but the `keep` newest. Those of later steps are not
-/// counted: a run that is at `step` could not use them, so they must not take the place of those
-/// that can be used.
+/// Removes the step files up to `step`, except the `keep` newest. Later ones do not count, because
+/// a run at `step` cannot use them.
 void prune_checkpoints(const std::filesystem::path& folder, std::int64_t step, std::int64_t keep);
 
 }  // namespace mobius

@@ -44,8 +44,7 @@ std::uint64_t add_word(std::uint64_t sum, std::uint64_t word) {
   return std::rotl((sum ^ word) * 0x9E3779B97F4A7C15u, 29);
 }
 
-// The last word is filled up with zeros. Parts of a content are added one after another; all but
-// the last must be whole words.
+// Zeros fill the last word. All parts of a content but the last must be whole words.
 std::uint64_t add_bytes(std::uint64_t sum, std::span<const char> bytes) {
   std::uint64_t word;
   for (; bytes.size() >= sizeof word; bytes = bytes.subspan(sizeof word)) {
@@ -60,33 +59,30 @@ std::uint64_t add_bytes(std::uint64_t sum, std::span<const char> bytes) {
   return sum;
 }
 
-struct Content {
+HeadBlock read_block(const InputFile& file) {
   HeadBlock block{};
-  std::uint64_t size = 0;
-  std::uint64_t checksum = 0;
-};
+  const std::uint64_t size = std::min<std::uint64_t>(file.size(), checksum_block_bytes);
+  file.read(0, std::as_writable_bytes(std::span(block).first(size)));
+  return block;
+}
 
-Content read_content(const InputFile& file) {
-  Content content;
-  content.size = file.size();
-  const std::uint64_t head_size = std::min<std::uint64_t>(content.size, checksum_block_bytes);
-  file.read(0, std::as_writable_bytes(std::span(content.block).first(head_size)));
+std::uint64_t checksum_of(const InputFile& file) {
+  std::uint64_t sum = 0;
   std::array<char, 1 << 16> part;
-  for (std::uint64_t at = head_size; at < content.size;) {
-    const auto here =
-        std::span(part).first(std::min<std::uint64_t>(part.size(), content.size - at));
+  for (std::uint64_t at = checksum_block_bytes; at < file.size();) {
+    const auto here = std::span(part).first(std::min<std::uint64_t>(part.size(), file.size() - at));
     file.read(at, std::as_writable_bytes(here));
-    content.checksum = add_bytes(content.checksum, here);
+    sum = add_bytes(sum, here);
     at += here.size();
   }
-  return content;
+  return sum;
 }
 
 bool starts_with(const HeadBlock& block, std::string_view magic) {
   return std::string_view(block.data(), block.size()).starts_with(magic);
 }
 
-// What a block says; the caller checks that it is written exactly as to_block() writes it.
+// Reads a block. The caller checks that it is exactly as to_block() writes it.
 Head parse(const HeadBlock& block) {
   Head head;
   unsigned long long size = 0, checksum = 0;
@@ -101,10 +97,10 @@ Head parse(const HeadBlock& block) {
   return head;
 }
 
-[[noreturn]] void throw_foreign(const std::string& name, const Content& content) {
-  if (content.size == 0) throw Error("{}: not a Mobius checkpoint: the file is empty", name);
-  const bool is_hdf5 = starts_with(content.block, hdf5_magic);
-  throw Error("{}: not a Mobius checkpoint{}", name, is_hdf5 ? ", though it is an HDF5 file" : "");
+[[noreturn]] void throw_foreign(const InputFile& file, const HeadBlock& block) {
+  if (file.size() == 0) throw Error("{}: not a Mobius checkpoint: the file is empty", file.name());
+  throw Error("{}: not a Mobius checkpoint{}", file.name(),
+              starts_with(block, hdf5_magic) ? ", though it is an HDF5 file" : "");
 }
 
 }  // namespace
@@ -116,30 +112,26 @@ void write_checksum(std::span<char> content) {
 }
 
 void verify_checksum(const InputFile& file) {
-  const Content content = read_content(file);
-  if (!starts_with(content.block, block_magic)) throw_foreign(file.name(), content);
-  const Head head = parse(content.block);
+  const HeadBlock block = read_block(file);
+  if (!starts_with(block, block_magic)) throw_foreign(file, block);
+  const Head head = parse(block);
   if (head.version > checkpoint_version) {
     throw Error("{}: format version {} is newer than this program, which reads up to {}",
                 file.name(), head.version, checkpoint_version);
   }
-  if (content.size < head.file_size) {
+  if (file.size() < head.file_size) {
     throw Error("{}: truncated: expected {} bytes, got {}", file.name(), head.file_size,
-                content.size);
+                file.size());
   }
-  if (content.block != to_block(head) || content.size != head.file_size ||
-      content.checksum != head.checksum) {
+  if (block != to_block(head) || file.size() != head.file_size ||
+      checksum_of(file) != head.checksum) {
     throw Error("{}: damaged: its content does not match its checksum", file.name());
   }
 }
 
 bool begins_as_checkpoint(const std::filesystem::path& path) {
   try {
-    const InputFile file(path);
-    HeadBlock block{};
-    file.read(0, std::as_writable_bytes(std::span(block))
-                     .first(std::min<std::uint64_t>(checksum_block_bytes, file.size())));
-    return starts_with(block, block_magic);
+    return starts_with(read_block(InputFile(path)), block_magic);
   } catch (const Error&) {
     return false;
   }

@@ -1,5 +1,5 @@
-// The first 512 bytes of a checkpoint: text that says what the file is, how long it is, and what
-// its content adds up to. HDF5 leaves this space to its user and looks for its own start behind it.
+// The first 512 bytes of a checkpoint: a text with its format, size and checksum. HDF5 leaves this
+// space to its user and looks for its own start behind it.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,16 @@ namespace mobius {
 
 inline constexpr std::size_t checksum_block_bytes = 512;
 
-/// Writes the block that describes `content`, the whole file, into its first checksum_block_bytes.
-/// The content is at least that long.
+/// Writes the block of a whole file into its first checksum_block_bytes, which it must have.
 void write_checksum(std::span<char> content);
 
-/// Reads the whole file and compares it with its checksum. Throws Error, in one line, where it
-/// cannot be read, is no checkpoint, is of a newer format version, is truncated, or is damaged: a
-/// change of any single 64-bit word is always found, others are missed with probability 2^-64. That
-/// is for accidents alone: whoever makes a file can make its checksum.
+/// Reads the whole file and compares it with its checksum. Throws Error, in one line, if it cannot
+/// be read, is no checkpoint, is of a newer format version, truncated or damaged. It finds every
+/// change of a single 64-bit word and misses others with probability 2^-64. It protects against
+/// accidents only: whoever makes a file can make its checksum.
 void verify_checksum(const InputFile& file);
 
-/// Whether a file begins as a checkpoint does, be it whole or not.
+/// Whether a file begins as a checkpoint does, complete or not.
 bool begins_as_checkpoint(const std::filesystem::path& path);
 
 }  // namespace mobius

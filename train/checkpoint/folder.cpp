@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t least_digits = 8;
 
-// Named as checkpoint_path() names them: what is called otherwise was written by somebody else.
+// Files that checkpoint_path() does not name were written by somebody else.
 bool is_step_file(const fs::path& path) {
   constexpr std::string_view prefix = "step-";
   const std::string stem = path.stem().string();
@@ -30,18 +30,10 @@ bool is_step_file(const fs::path& path) {
   return is_number && (digits.size() == least_digits || digits.front() != '0');
 }
 
-// The folder of the checkpoints that a path may mean: a run's, or itself.
+// The place is a run's folder or the folder of checkpoints itself.
 fs::path checkpoints_in(const fs::path& place) {
   const fs::path of_run = checkpoints_of_run(place);
   return fs::is_directory(of_run) ? of_run : place;
-}
-
-[[noreturn]] void throw_no_checkpoint(const fs::path& place, const NewestCheckpoint& newest) {
-  if (newest.skipped.empty()) {
-    throw Error("{}: holds no checkpoint; expected a checkpoint, or the folder of a run",
-                place.string());
-  }
-  throw Error("{}: holds no complete checkpoint: {}", place.string(), newest.skipped.front());
 }
 
 }  // namespace
@@ -54,7 +46,7 @@ fs::path checkpoint_path(const fs::path& folder, std::int64_t step) {
 
 fs::path best_checkpoint(const fs::path& folder) { return folder / "best.h5"; }
 
-// By length first: steps of more than eight digits come last.
+// Compares lengths first, because steps of more than eight digits come last.
 bool is_earlier(const fs::path& a, const fs::path& b) {
   const std::string& left = a.native();
   const std::string& right = b.native();
@@ -80,7 +72,7 @@ NewestCheckpoint newest_checkpoint(const fs::path& folder) {
       newest.path = path;
       break;
     } catch (const UnreadableFile&) {
-      throw;  // to pass over it would do the work since the one before it again, or all
+      throw;  // skipping it would repeat the work since the one before it
     } catch (const Error& error) {
       newest.skipped.emplace_back(error.what());
     }
@@ -90,8 +82,12 @@ NewestCheckpoint newest_checkpoint(const fs::path& folder) {
 
 NewestCheckpoint newest_checkpoint_in(const fs::path& place) {
   NewestCheckpoint newest = newest_checkpoint(checkpoints_in(place));
-  if (!newest.path) throw_no_checkpoint(place, newest);
-  return newest;
+  if (newest.path) return newest;
+  if (newest.skipped.empty()) {
+    throw Error("{}: holds no checkpoint; expected a checkpoint, or the folder of a run",
+                place.string());
+  }
+  throw Error("{}: holds no complete checkpoint: {}", place.string(), newest.skipped.front());
 }
 
 fs::path find_checkpoint(const fs::path& place) {

@@ -1,9 +1,11 @@
-// What the writer and the reader of checkpoints share of the HDF5 library.
+// The parts of the HDF5 library that the writer and the reader of checkpoints share.
 #pragma once
 
 #include <hdf5.h>
 
+#include <bit>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -30,15 +32,15 @@ class Quiet {
   void* data_ = nullptr;
 };
 
-// The result of a call, or an Error: "cannot <action>". The library's own words, which name its
-// functions, are left out.
+// Returns the result of a call, or throws the Error "cannot <action>". The library's own words name
+// its functions, so they are left out.
 template <typename Result>
 Result check(Result result, std::string_view action) {
   if (result < 0) throw Error("cannot {}", action);
   return result;
 }
 
-// An identifier of any kind, released at the end of its scope.
+// Owns an identifier of any kind.
 class Handle {
  public:
   using Close = herr_t (*)(hid_t);
@@ -59,20 +61,12 @@ class Handle {
   Close release_;
 };
 
-// ---- the types of the format: of a number in memory and in a file, and of a tensor's elements
+// ---- the types of the format
+
+static_assert(std::endian::native == std::endian::little, "checkpoints are little-endian");
 
 template <typename T>
-hid_t native_type() {
-  if constexpr (std::is_same_v<T, double>)
-    return H5T_NATIVE_DOUBLE;
-  else if constexpr (std::is_same_v<T, std::uint64_t>)
-    return H5T_NATIVE_UINT64;
-  else
-    return H5T_NATIVE_INT64;
-}
-
-template <typename T>
-hid_t file_type() {
+hid_t number_type() {
   if constexpr (std::is_same_v<T, double>)
     return H5T_IEEE_F64LE;
   else if constexpr (std::is_same_v<T, std::uint64_t>)
@@ -89,21 +83,10 @@ inline Handle text_type() {
 }
 
 inline hid_t stored_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return H5T_IEEE_F32LE;
-    case DType::f64:
-      return H5T_IEEE_F64LE;
-    case DType::bf16:
-      return H5T_STD_U16LE;
-    case DType::i32:
-      return H5T_STD_I32LE;
-    case DType::i64:
-      return H5T_STD_I64LE;
-    case DType::u8:
-      break;
-  }
-  return H5T_STD_U8LE;
+  const std::map<DType, hid_t> types = {{DType::f32, H5T_IEEE_F32LE}, {DType::f64, H5T_IEEE_F64LE},
+                                        {DType::bf16, H5T_STD_U16LE}, {DType::i32, H5T_STD_I32LE},
+                                        {DType::i64, H5T_STD_I64LE},  {DType::u8, H5T_STD_U8LE}};
+  return types.at(dtype);
 }
 
 }  // namespace mobius::hdf5

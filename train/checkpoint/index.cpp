@@ -19,6 +19,15 @@ namespace mobius {
 
 using Json = nlohmann::json;
 
+static void to_json(Json& name, DType dtype) { name = name_of(dtype); }
+static void from_json(const Json& name, DType& dtype) {
+  dtype = dtype_from_name(name.get<std::string>());
+}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PlacedTensor, name, dtype, shape, offset)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CheckpointHeader, step, seed, config, optimizer_steps, progress,
+                                   data, instruction_set)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CheckpointIndex, header, parameters, buffers, optimizer)
+
 namespace {
 
 constexpr std::size_t longest_text = std::size_t{16} << 20;  // of an attribute, in bytes
@@ -35,7 +44,7 @@ void require(bool condition, const std::string& name, std::string_view problem) 
   if (!condition) refuse(name, problem);
 }
 
-// The element type that the thing `name` says it has.
+// Throws Error unless there is such an element type.
 DType element_type(const std::string& text, const std::string& name) {
   try {
     return dtype_from_name(text);
@@ -44,13 +53,13 @@ DType element_type(const std::string& text, const std::string& name) {
   }
 }
 
-// ---- in a process of its own: the file as the HDF5 library sees it, told as JSON
+// ---- in a process of its own: the file as the HDF5 library sees it, as JSON
 
 namespace in_child {
 
 using hdf5::Handle;
 
-// The result of an HDF5 call about the thing `name`.
+// Returns the result of an HDF5 call about the thing `name`.
 template <typename Result>
 Result check(Result result, const std::string& name) {
   require(result >= 0, name, "cannot be read");
@@ -61,7 +70,7 @@ Handle opened(hid_t id, Handle::Close release, const std::string& name) {
   return Handle(check(id, name), release, "");
 }
 
-// What a link of the file itself leads to: not a path, another file, or an object of another kind.
+// Opens an object of the file itself: no path, no link to another file, no other kind.
 Handle open_object(hid_t parent, const std::string& name, H5I_type_t kind,
                    const std::string& shown) {
   require(H5Lexists(parent, name.c_str(), H5P_DEFAULT) > 0, shown, "is missing");
@@ -82,24 +91,11 @@ bool is_scalar(hid_t attribute, const std::string& shown) {
 template <typename T>
 T number_in(hid_t attribute, const std::string& shown) {
   const Handle type = opened(H5Aget_type(attribute), H5Tclose, shown);
-  require(is_scalar(attribute, shown) && H5Tequal(type, hdf5::file_type<T>()) > 0, shown,
+  require(is_scalar(attribute, shown) && H5Tequal(type, hdf5::number_type<T>()) > 0, shown,
           std::is_same_v<T, double> ? "is not one 64-bit number" : "is not one 64-bit integer");
   T value{};
-  check(H5Aread(attribute, hdf5::native_type<T>(), &value), shown);
+  check(H5Aread(attribute, type, &value), shown);
   return value;
-}
-
-std::string text_in(hid_t attribute, const std::string& shown) {
-  const Handle type = opened(H5Aget_type(attribute), H5Tclose, shown);
-  require(is_scalar(attribute, shown) && H5Tis_variable_str(type) > 0, shown, "is not a text");
-  char* text = nullptr;
-  check(H5Aread(attribute, type, &text), shown);
-  require(text != nullptr, shown, "cannot be read");
-  const std::size_t size = ::strnlen(text, longest_text + 1);
-  require(size <= longest_text, shown, "is too long");
-  std::string copy(text, size);
-  H5free_memory(text);
-  return copy;
 }
 
 std::string in_words(const std::string& object, const std::string& attribute) {
@@ -110,7 +106,7 @@ bool has_attribute(hid_t object, const std::string& name) {
   return check(H5Aexists(object, name.c_str()), in_words("", name)) > 0;
 }
 
-// Attribute `name` of the object that messages call `of`; of the file itself where that is empty.
+// `of` is the name of the object in messages, empty for the file itself.
 Handle open_attribute(hid_t object, const std::string& name, const std::string& of) {
   const std::string shown = in_words(of, name);
   require(has_attribute(object, name), shown, "is missing");
@@ -123,21 +119,32 @@ T read_number(hid_t file, const std::string& name) {
 }
 
 std::string read_text(hid_t object, const std::string& name, const std::string& of = "") {
-  return text_in(open_attribute(object, name, of), in_words(of, name));
+  const Handle attribute = open_attribute(object, name, of);
+  const std::string shown = in_words(of, name);
+  const Handle type = opened(H5Aget_type(attribute), H5Tclose, shown);
+  require(is_scalar(attribute, shown) && H5Tis_variable_str(type) > 0, shown, "is not a text");
+  char* text = nullptr;
+  check(H5Aread(attribute, type, &text), shown);
+  require(text != nullptr, shown, "cannot be read");
+  const std::size_t size = ::strnlen(text, longest_text + 1);
+  require(size <= longest_text, shown, "is too long");
+  std::string copy(text, size);
+  H5free_memory(text);
+  return copy;
 }
 
-// "" where there is none.
+// Returns "" if there is none.
 std::string read_optional_text(hid_t file, const std::string& name) {
   return has_attribute(file, name) ? read_text(file, name) : "";
 }
 
-Json read_progress(hid_t file) {
+std::map<std::string, double> read_progress(hid_t file) {
   const std::string shown = "group 'progress'";
   const Handle group = open_object(file, "progress", H5I_GROUP, shown);
   H5O_info_t info;
   check(H5Oget_info(group, &info), shown);
   require(info.num_attrs <= most_progress_values, shown, "has too many attributes");
-  Json values = Json::object();
+  std::map<std::string, double> values;
   for (hsize_t i = 0; i < info.num_attrs; ++i) {
     const Handle attribute =
         opened(H5Aopen_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, H5P_DEFAULT, H5P_DEFAULT),
@@ -151,11 +158,11 @@ Json read_progress(hid_t file) {
   return values;
 }
 
-// The shape of a data set of the type, row-major and in one piece, and where it begins.
-Json placed(hid_t set, const std::string& name, const std::string& shown) {
-  const std::string dtype = read_text(set, "dtype", shown);
+// Describes a data set that lies in the file row-major and in one piece.
+PlacedTensor placed(hid_t set, const std::string& name, const std::string& shown) {
+  const DType dtype = element_type(read_text(set, "dtype", shown), shown);
   const Handle type = opened(H5Dget_type(set), H5Tclose, shown);
-  require(H5Tequal(type, hdf5::stored_type(element_type(dtype, shown))) > 0, shown,
+  require(H5Tequal(type, hdf5::stored_type(dtype)) > 0, shown,
           "has elements of another type than its attribute 'dtype' says");
   const Handle layout = opened(H5Dget_create_plist(set), H5Pclose, shown);
   require(H5Pget_layout(layout) == H5D_CONTIGUOUS && H5Pget_external_count(layout) == 0 &&
@@ -170,10 +177,10 @@ Json placed(hid_t set, const std::string& name, const std::string& shown) {
   const bool is_empty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
   require(is_empty || H5Dget_storage_size(set) > 0, shown, "has no values");
   const haddr_t offset = is_empty ? 0 : H5Dget_offset(set);
-  return {{"name", name}, {"dtype", dtype}, {"shape", sizes}, {"offset", offset}};
+  return {{name, Shape(sizes.begin(), sizes.end()), dtype}, offset};
 }
 
-// The names in a group, in the order in which they were added.
+// Returns the names in a group in the order in which they were added.
 std::vector<std::string> members_of(hid_t group, const std::string& shown) {
   std::vector<std::string> names;
   const auto collect = [](hid_t, const char* name, const H5L_info_t*, void* into) -> herr_t {
@@ -190,33 +197,33 @@ std::vector<std::string> members_of(hid_t group, const std::string& shown) {
   return names;
 }
 
-// The tensors that lie in a group; `path` is that of the group, and `prefix` goes before names.
-void add_tensors(hid_t group, const std::string& path, const std::string& prefix, Json& tensors) {
-  for (const std::string& name : members_of(group, fmt::format("group '{}'", path))) {
-    const std::string shown = fmt::format("'{}/{}'", path, name);
-    const Handle set = open_object(group, name, H5I_DATASET, shown);
-    tensors.push_back(placed(set, prefix + name, shown));
-  }
-}
-
 Handle open_group(hid_t parent, const std::string& name, const std::string& path) {
   return open_object(parent, name, H5I_GROUP, fmt::format("group '{}'", path));
 }
 
-Json read_tensors(hid_t file, const std::string& name) {
-  Json tensors = Json::array();
-  add_tensors(open_group(file, name, name), name, "", tensors);
+// Adds the tensors of the group `name`; `prefix` goes before their names.
+void add_tensors(hid_t parent, const std::string& name, const std::string& path,
+                 const std::string& prefix, std::vector<PlacedTensor>& tensors) {
+  const Handle group = open_group(parent, name, path);
+  for (const std::string& member : members_of(group, fmt::format("group '{}'", path))) {
+    const std::string shown = fmt::format("'{}/{}'", path, member);
+    const Handle set = open_object(group, member, H5I_DATASET, shown);
+    tensors.push_back(placed(set, prefix + member, shown));
+  }
+}
+
+std::vector<PlacedTensor> read_tensors(hid_t file, const std::string& name) {
+  std::vector<PlacedTensor> tensors;
+  add_tensors(file, name, name, "", tensors);
   return tensors;
 }
 
-// One group a moment.
-Json read_optimizer(hid_t file) {
-  Json tensors = Json::array();
+// The optimiser has one group per moment.
+std::vector<PlacedTensor> read_optimizer(hid_t file) {
+  std::vector<PlacedTensor> tensors;
   const Handle group = open_group(file, "optimizer", "optimizer");
-  for (const std::string& moment : members_of(group, "group 'optimizer'")) {
-    const std::string path = "optimizer/" + moment;
-    add_tensors(open_group(group, moment, path), path, moment + "/", tensors);
-  }
+  for (const std::string& moment : members_of(group, "group 'optimizer'"))
+    add_tensors(group, moment, "optimizer/" + moment, moment + "/", tensors);
   return tensors;
 }
 
@@ -229,7 +236,7 @@ Json read_tokenizer(hid_t file) {
   return tokenizer;
 }
 
-// Locks are of no use on files that are complete before they have a name, and fail on some network
+// Files are complete before they have a name, so they need no locks, which fail on some network
 // file systems.
 Handle open_file(int descriptor) {
   const Handle access = opened(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "the file");
@@ -240,85 +247,57 @@ Handle open_file(int descriptor) {
 
 Json read(int descriptor) {
   const hdf5::Quiet quiet;
-  H5PLset_loading_state(0);  // no code of others, whatever the file asks for
+  H5PLset_loading_state(0);  // loads no plugins that the file asks for
   const Handle file = open_file(descriptor);
   if (read_text(file, "format") != checkpoint_format) throw Error("not a Mobius checkpoint");
-  return {{"step", read_number<std::int64_t>(file, "step")},
-          {"next_batch", read_number<std::int64_t>(file, "next_batch")},
-          {"seed", read_number<std::uint64_t>(file, "seed")},
-          {"optimizer_steps", read_number<std::int64_t>(file, "optimizer_steps")},
-          {"config", read_text(file, "config")},
-          {"data", read_optional_text(file, "data")},
-          {"instruction_set", read_optional_text(file, "instruction_set")},
-          {"progress", read_progress(file)},
-          {"parameters", read_tensors(file, "parameters")},
-          {"buffers", read_tensors(file, "buffers")},
-          {"optimizer", read_optimizer(file)},
-          {"tokenizer", read_tokenizer(file)}};
+  Json answer = CheckpointIndex{
+      .header = {.step = read_number<std::int64_t>(file, "step"),
+                 .seed = read_number<std::uint64_t>(file, "seed"),
+                 .config = read_text(file, "config"),
+                 .optimizer_steps = read_number<std::int64_t>(file, "optimizer_steps"),
+                 .progress = read_progress(file),
+                 .data = read_optional_text(file, "data"),
+                 .instruction_set = read_optional_text(file, "instruction_set")},
+      .parameters = read_tensors(file, "parameters"),
+      .buffers = read_tensors(file, "buffers"),
+      .optimizer = read_optimizer(file),
+      .tokenizer = {}};
+  answer["next_batch"] = read_number<std::int64_t>(file, "next_batch");
+  answer["tokenizer"] = read_tokenizer(file);
+  return answer;
 }
 
 }  // namespace in_child
 
-// ---- in this process: whether what it says can be
+// ---- in this process: whether what the child says can be
 
-PlacedTensor tensor_in(const Json& object) {
-  PlacedTensor tensor;
-  object.at("name").get_to(tensor.name);
-  object.at("shape").get_to(tensor.shape);
-  object.at("offset").get_to(tensor.offset);
-  tensor.dtype = element_type(object.at("dtype").get<std::string>(), tensor.name);
-  return tensor;
+void require_steps(const char* name, std::int64_t steps, std::int64_t most) {
+  if (steps < 0 || steps > most)
+    throw Error("damaged: attribute '{}' is {}, expected 0 to {}", name, steps, most);
 }
 
-std::vector<PlacedTensor> tensors_in(const Json& array) {
-  std::vector<PlacedTensor> tensors;
-  for (const Json& object : array) tensors.push_back(tensor_in(object));
-  return tensors;
-}
-
-void require_header_in_range(const CheckpointHeader& header, std::int64_t next_batch) {
-  const auto require_steps = [](const char* name, std::int64_t steps, std::int64_t most) {
-    if (steps < 0 || steps > most)
-      throw Error("damaged: attribute '{}' is {}, expected 0 to {}", name, steps, most);
-  };
+void require_in_range(const CheckpointHeader& header) {
   require_steps("step", header.step, last_step);
   require_steps("optimizer_steps", header.optimizer_steps, header.step);
-  require(next_batch == header.step, "attribute 'next_batch'", "is not that of the step");
   for (const auto& [name, value] : header.progress) {
     require(!(value < 0), fmt::format("attribute '{}' of group 'progress'", name), "is negative");
   }
 }
 
-CheckpointHeader header_in(const Json& object) {
-  CheckpointHeader header;
-  object.at("step").get_to(header.step);
-  object.at("seed").get_to(header.seed);
-  object.at("optimizer_steps").get_to(header.optimizer_steps);
-  object.at("config").get_to(header.config);
-  object.at("data").get_to(header.data);
-  object.at("instruction_set").get_to(header.instruction_set);
-  object.at("progress").get_to(header.progress);
-  if (const Json& tokenizer = object.at("tokenizer"); !tokenizer.is_null()) {
-    header.tokenizer = TokenizerModel{tokenizer.at("kind").get<std::string>(), ""};
-  }
-  require_header_in_range(header, object.at("next_batch").get<std::int64_t>());
-  return header;
-}
-
-// [begin, end) of the bytes of the file.
+// Bytes [begin, end) of the file.
 struct Extent {
   std::uint64_t begin, end;
   const PlacedTensor* tensor;
 };
 
-// The bytes of a tensor, between the checksum's block and the end of the file.
+// The bytes of a tensor lie between the block of the checksum and the end of the file.
 Extent extent_of(const PlacedTensor& tensor, std::uint64_t file_size) {
   const std::uint64_t most = file_size / size_of(tensor.dtype);
   std::uint64_t elements = 0;
   try {
     elements = static_cast<std::uint64_t>(numel(tensor.shape));
   } catch (const Error&) {
-    elements = most + 1;
+    elements = most + 1;  // too many to count
   }
   require(elements <= most, "'" + tensor.name + "'", "is larger than the file");
   const std::uint64_t bytes = elements * size_of(tensor.dtype);
@@ -345,13 +324,13 @@ void require_apart(const CheckpointIndex& index, std::uint64_t file_size) {
 }
 
 CheckpointIndex index_in(const Json& object, std::uint64_t file_size) {
-  CheckpointIndex index;
-  index.header = header_in(object);
-  index.parameters = tensors_in(object.at("parameters"));
-  index.buffers = tensors_in(object.at("buffers"));
-  index.optimizer = tensors_in(object.at("optimizer"));
+  auto index = object.get<CheckpointIndex>();
+  require_in_range(index.header);
+  require(object.at("next_batch") == index.header.step, "attribute 'next_batch'",
+          "is not that of the step");
   if (const Json& tokenizer = object.at("tokenizer"); !tokenizer.is_null()) {
-    index.tokenizer = tensor_in(tokenizer);
+    index.header.tokenizer = TokenizerModel{tokenizer.at("kind").get<std::string>(), ""};
+    index.tokenizer = tokenizer.get<PlacedTensor>();
     require(index.tokenizer->dtype == DType::u8 && index.tokenizer->shape.size() == 1,
             "'tokenizer'", "is not a list of bytes");
   }
@@ -359,26 +338,23 @@ CheckpointIndex index_in(const Json& object, std::uint64_t file_size) {
   return index;
 }
 
-// A few times what the library needs: some 50 microseconds a tensor, which takes 500 bytes at
-// least.
+// Allows a few times what the library needs: 50 microseconds for a tensor of at least 500 bytes.
 IsolationLimits limits_for(std::uint64_t file_size) {
   constexpr std::uint64_t bytes_a_second = std::uint64_t{4} << 20, most_seconds = 10;
   return {.processor =
               std::chrono::seconds(std::min(1 + file_size / bytes_a_second, most_seconds))};
 }
 
-std::string text_of(const Json& object) {
-  std::string bytes;
-  Json::to_cbor(object, bytes);
-  return bytes;
-}
-
 }  // namespace
 
 CheckpointIndex read_index(const InputFile& file) {
   try {
-    const IsolatedResult result = run_isolated(
-        [&file] { return text_of(in_child::read(file.descriptor())); }, limits_for(file.size()));
+    const auto answer = [&file] {
+      std::string bytes;
+      Json::to_cbor(in_child::read(file.descriptor()), bytes);
+      return bytes;
+    };
+    const IsolatedResult result = run_isolated(answer, limits_for(file.size()));
     if (!result.answer) throw Error("damaged: the HDF5 library cannot read it");
     return index_in(Json::from_cbor(*result.answer), file.size());
   } catch (const NoProcess& error) {

@@ -1,10 +1,9 @@
-// What a checkpoint holds, and where in the file: all that the HDF5 library is asked about it.
+// The content of a checkpoint and its places in the file, as the HDF5 library reports them.
 //
-// A file may be made to harm: anyone can write a checksum. The library crashes
-// on some damaged files, so it sees them in a process of its own (core/isolated.h). Of what it
-// says only what checkpoint.h describes is taken: things of the names, types, shapes and kinds of
-// place that save_checkpoint() writes. Attributes and objects of other names are never opened, so
-// that a later version may add some.
+// A file may be made to harm, because anyone can write a checksum, and the library crashes on some
+// damaged files. So it reads them in a process of its own (core/isolated.h), and only names, types,
+// shapes and places that save_checkpoint() writes are accepted. Attributes and objects of other
+// names are never opened, so that a later version may add some.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +19,21 @@ namespace mobius {
 inline constexpr const char* checkpoint_format = "mobius-checkpoint";  ///< attribute `format`
 
 /// A tensor, and the place of its first byte in the file. Its elements lie there row-major and
-/// little-endian, all of them within the file, and none of them is another's.
+/// little-endian, within the file and apart from those of other tensors.
 struct PlacedTensor : StoredTensor {
   std::uint64_t offset = 0;
 };
 
 struct CheckpointIndex {
-  CheckpointHeader header;  ///< the bytes of the tokeniser are left out
+  CheckpointHeader header;  ///< without the bytes of the tokeniser
   std::vector<PlacedTensor> parameters;
   std::vector<PlacedTensor> buffers;
   std::vector<PlacedTensor> optimizer;    ///< "MOMENT/NAME"
   std::optional<PlacedTensor> tokenizer;  ///< its bytes, u8 [n]
 };
 
-/// Reads the index of a file whose checksum is right. Throws Error, naming the file and the thing
-/// in it that is not as it should be.
+/// Reads the index of a file whose checksum is right. Throws Error that names the file and what is
+/// wrong in it.
 CheckpointIndex read_index(const InputFile& file);
 
 }  // namespace mobius

@@ -20,18 +20,16 @@ struct Safetensors {
   std::map<std::string, std::string> metadata;  ///< "__metadata__"
 };
 
-/// f32, f64 and bf16 tensors. Throws Error; a file at `path` is replaced whole or not at all.
+/// Writes f32, f64 and bf16 tensors. Throws Error. Replaces a file at `path` whole or not at all.
 void write_safetensors(const std::filesystem::path& path, const Safetensors& content);
 
-/// F32, F64 and BF16 tensors as they are, F16 ones as f32. Throws Error with one line that says
-/// what is wrong: no such file, no header, one of more than 16 MiB, of text that is not JSON, with
-/// a name that comes twice, or that does not fit the bytes, an element type that Mobius does not
-/// have. Keys of a tensor other than the three above are passed over.
+/// Reads F32, F64 and BF16 tensors as they are and F16 as f32. Throws Error in one line if the file
+/// is missing, its header is missing, larger than 16 MiB, not JSON, has a name twice or does not
+/// fit the bytes, or an element type is another. Skips other keys of a tensor than the three above.
 Safetensors read_safetensors(const std::filesystem::path& path);
 
-/// Fills the tensors `wanted` from those of the file, in place; real types convert. Throws Error
-/// that names the differences in names and shapes, and changes nothing, where they do not fit, and
-/// where one holds a number that is not finite.
+/// Fills the tensors `wanted` from the file, in place, converting real types. Throws Error, and
+/// changes nothing, if names or shapes differ or a number is not finite.
 void fill_from_safetensors(const std::filesystem::path& path,
                            const std::vector<NamedTensor>& wanted);
 

@@ -11,13 +11,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A value of a checkpoint; 0 where it has none.
+// Returns 0 for a value that the checkpoint lacks.
 double number_in(const std::map<std::string, double>& values, const char* name) {
   const auto entry = values.find(name);
   return entry == values.end() ? 0 : entry->second;
 }
 
-// A count of a checkpoint, or an Error that names it.
 std::int64_t count_in(const std::map<std::string, double>& values, const char* name) {
   constexpr double most = 9007199254740992;  // 2^53
   const double value = number_in(values, name);
@@ -38,7 +37,7 @@ std::map<std::string, double> TrainingRecord::to_map() const {
   return values;
 }
 
-// An earlier version could take a score that was not finite for the best.
+// Earlier versions could take a score that was not finite for the best.
 TrainingRecord TrainingRecord::from_map(const std::map<std::string, double>& values) {
   TrainingRecord record;
   record.train_seconds = number_in(values, "train_seconds");
@@ -59,7 +58,7 @@ TrainingRecord TrainingRecord::of(const CheckpointHeader& header, const fs::path
   } catch (const Error& error) {
     throw Error("{}: {}", path.string(), error.what());
   }
-  // The best state may be of a later step, which a killed run had done and this one does again.
+  // The best state may be of a later step, which a killed run had done and this one repeats.
   const std::int64_t latest = std::max(record.evaluated_step, record.steps_to_99.value_or(0));
   if (latest > header.step)
     throw Error("{}: damaged: it is of step {}, but tells of step {}", path.string(), header.step,

@@ -18,8 +18,8 @@ struct BestState {
   bool operator==(const BestState&) const = default;
 };
 
-/// What a run has measured so far. A checkpoint carries it, so that a resumed run reports as one
-/// that was never interrupted.
+/// What a run has measured so far. Checkpoints carry it, so that a resumed run reports what one
+/// without interruption does.
 struct TrainingRecord {
   double train_seconds = 0;
   std::int64_t tokens = 0;
@@ -28,9 +28,10 @@ struct TrainingRecord {
   std::optional<std::int64_t> steps_to_99;
 
   std::map<std::string, double> to_map() const;
-  /// That of the checkpoint `path`. Throws Error, naming it, where what it tells cannot be.
+  /// Reads the record of the checkpoint `path`. Throws Error, naming it, if the record is
+  /// impossible.
   static TrainingRecord of(const CheckpointHeader& header, const std::filesystem::path& path);
-  /// Throws Error where a count is none.
+  /// Throws Error if a count is not one.
   static TrainingRecord from_map(const std::map<std::string, double>& values);
 };
 

@@ -87,7 +87,7 @@ ExitCode eval(const EvalArguments& arguments, const Registries& known, Communica
   }
   if (!communicator.is_root()) return ExitCode::done;
   const auto language = language_score(evaluation.total.loss(), *experiment.task);
-  const NamedScores groups = named_groups(evaluation, *experiment.task);
+  const NamedScores& groups = evaluation.groups;
   if (arguments.as_json) {
     fmt::print("{}\n", evaluation_json(header.step, evaluation.total, groups, evaluation.summaries,
                                        language));

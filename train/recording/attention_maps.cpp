@@ -4,8 +4,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "train/run/evaluation.h"
-
 namespace mobius {
 
 using Json = nlohmann::json;
@@ -18,7 +16,7 @@ bool contains(const std::vector<std::int64_t>& chosen, std::int64_t number) {
   return chosen.empty() || std::find(chosen.begin(), chosen.end(), number) != chosen.end();
 }
 
-// weights[n, n].
+// weights: [n, n].
 Json matrix_json(const Tensor& weights) {
   const std::int64_t n = weights.size(0);
   const std::vector<double> values = weights.to_vector<double>();
@@ -32,7 +30,7 @@ Json matrix_json(const Tensor& weights) {
   return rows;
 }
 
-// One matrix a head of weights[H, n, n].
+// weights: [H, n, n].
 Json heads_json(const Tensor& weights, const std::vector<std::int64_t>& chosen) {
   Json heads = Json::array();
   for (std::int64_t head = 0; head < weights.size(0); ++head) {
@@ -45,7 +43,15 @@ Json heads_json(const Tensor& weights, const std::vector<std::int64_t>& chosen) 
 
 }  // namespace
 
-// The model is causal: its first positions are the same without the others.
+std::vector<LayerDiagnostics> diagnose(const LanguageModel& model, const Tensor& tokens,
+                                       Diagnosis diagnosis) {
+  const NoGradGuard no_grad;
+  DiagnosticsSink sink(diagnosis);
+  model.hidden(tokens.to(model.device()), {.sink = &sink});
+  return sink.layers();
+}
+
+// The model is causal, so its first positions do not depend on the others.
 std::string attention_maps_json(const LanguageModel& model, const Task& task,
                                 const ChosenHeads& chosen) {
   const Tensor sequence = task.batch(Split::test, 0, 1).inputs;

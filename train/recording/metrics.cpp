@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <sstream>
+#include <type_traits>
 
+#include "core/error.h"
 #include "data/input_file.h"
 
 namespace mobius {
@@ -23,14 +24,12 @@ NLOHMANN_JSON_SERIALIZE_ENUM(RunStatus, {{RunStatus::finished, "finished"},
 
 namespace {
 
-// Whether each of the keys that the object has holds a whole number from 0 to 2^53.
-bool holds_counts(const OrderedJson& object, std::initializer_list<const char*> keys) {
+// A whole number from 0 to 2^53. Throws Error otherwise.
+std::int64_t count_in(const OrderedJson& value) {
   constexpr auto most = std::uint64_t{1} << 53;
-  return std::all_of(keys.begin(), keys.end(), [&object](const char* key) {
-    const auto found = object.find(key);
-    return found == object.end() ||
-           (found->is_number_unsigned() && found->get<std::uint64_t>() <= most);
-  });
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most)
+    throw Error("expected a count, got {}", value.dump());
+  return value.get<std::int64_t>();
 }
 
 std::optional<double> number_in(const OrderedJson& object, const char* key) {
@@ -39,7 +38,7 @@ std::optional<double> number_in(const OrderedJson& object, const char* key) {
   return found->get<double>();
 }
 
-// The lists of numbers in an array with one object for each layer.
+// The means of the lists of numbers in an array that holds one object for each layer.
 NamedNumbers means_of(const OrderedJson& layers) {
   DiagnosticsSink sink;
   for (const OrderedJson& layer : layers) {
@@ -55,13 +54,27 @@ NamedNumbers means_of(const OrderedJson& layers) {
 }
 
 template <typename T>
+void put(OrderedJson& object, const char* key, const T& value) {
+  object[key] = value;
+}
+template <typename T>
 void put(OrderedJson& object, const char* key, const std::optional<T>& value) {
   if (value) object[key] = *value;
 }
 
+// Counts and numbers, as put() writes them.
+template <typename T>
+void get(const OrderedJson& object, const char* key, T& value) {
+  if constexpr (std::is_integral_v<T>)
+    value = static_cast<T>(count_in(object.at(key)));
+  else
+    object.at(key).get_to(value);
+}
 template <typename T>
 void get(const OrderedJson& object, const char* key, std::optional<T>& value) {
-  if (object.contains(key) && !object.at(key).is_null()) value = object.at(key).get<T>();
+  if (!object.contains(key)) return;
+  const bool was_not_finite = !std::is_integral_v<T> && object.at(key).is_null();
+  if (!was_not_finite) get(object, key, value.emplace());
 }
 
 void put(OrderedJson& object, const std::optional<LanguageScore>& score) {
@@ -70,7 +83,7 @@ void put(OrderedJson& object, const std::optional<LanguageScore>& score) {
   put(object, "bits_per_byte", score->bits_per_byte);
 }
 
-OrderedJson scores_json(const std::vector<std::pair<std::string, Score>>& groups) {
+OrderedJson scores_json(const NamedScores& groups) {
   OrderedJson result = OrderedJson::object();
   for (const auto& [name, score] : groups) {
     result[name] = {{"loss", score.loss()}, {"accuracy", score.accuracy()}};
@@ -106,15 +119,13 @@ OrderedJson to_json(const MetricsLine& line) {
   return object;
 }
 
-// The lines of a run's earlier part that stay: whole ones, up to `step` or `tested_step`.
+// The whole lines of a run's earlier part up to `step` or, for tests, up to `tested_step`.
 std::string kept_lines(const std::string& text, std::int64_t step, std::int64_t tested_step) {
   std::string kept;
-  std::size_t begin = 0;
-  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const std::string line = text.substr(begin, end - begin);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line) && !lines.eof();) {
     const std::optional<MetricsPoint> point = parse_metrics_line(line);
-    if (!point) continue;
-    if (point->step <= (point->split == "test" ? tested_step : step)) kept += line + "\n";
+    if (point && point->step <= (point->split == "test" ? tested_step : step)) kept += line + "\n";
   }
   return kept;
 }
@@ -125,50 +136,74 @@ OrderedJson score_json(const Score& score) {
           {"n_correct", score.n_correct}, {"n_scored", score.n_scored}};
 }
 
+// A number that was not finite is null.
+double number_or(const OrderedJson& value, double not_finite) {
+  return value.is_null() ? not_finite : value.get<double>();
+}
+
 Score score_from(const OrderedJson& object) {
-  Score score;
-  const OrderedJson& loss_sum = object.at("loss_sum");  // null: not finite
-  score.loss_sum =
-      loss_sum.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss_sum.get<double>();
-  object.at("n_labels").get_to(score.n_labels);
-  object.at("n_correct").get_to(score.n_correct);
-  object.at("n_scored").get_to(score.n_scored);
-  return score;
+  return {number_or(object.at("loss_sum"), std::numeric_limits<double>::quiet_NaN()),
+          count_in(object.at("n_labels")), count_in(object.at("n_correct")),
+          count_in(object.at("n_scored"))};
 }
 
 std::optional<LanguageScore> language_from(const OrderedJson& object) {
   if (!object.contains("perplexity")) return std::nullopt;
-  LanguageScore score;
-  // null: not finite.
-  score.perplexity = object["perplexity"].is_null() ? std::numeric_limits<double>::infinity()
-                                                    : object["perplexity"].get<double>();
-  if (const auto bits = object.find("bits_per_byte"); bits != object.end() && bits->is_number())
-    score.bits_per_byte = bits->get<double>();
-  return score;
+  return LanguageScore{number_or(object["perplexity"], std::numeric_limits<double>::infinity()),
+                       number_in(object, "bits_per_byte")};
+}
+
+// Calls visit(key, field) for the fields of a RunSummary that hold one number, in the order of the
+// file.
+template <typename Summary, typename Visit>
+void for_each_number(Summary& summary, Visit visit) {
+  visit("best_step", summary.best_step);
+  visit("best_value", summary.best_value);
+  visit("steps_to_99", summary.steps_to_99);
+  visit("loss_floor", summary.loss_floor);
+  visit("parameters", summary.parameters);
+  visit("train_seconds", summary.train_seconds);
+  visit("step_ms", summary.step_ms);
+  visit("tokens_per_s", summary.tokens_per_s);
+  visit("peak_bytes", summary.peak_bytes);
+  visit("threads", summary.threads);
+  visit("ranks", summary.ranks);
+}
+
+RunSummary summary_from(OrderedJson object) {
+  RunSummary summary;
+  object.at("status").get_to(summary.status);
+  if (OrderedJson(summary.status) != object["status"]) throw Error("expected a status");
+  get(object, "step", summary.step);
+  if (object.contains("test")) {
+    summary.test = score_from(object["test"]);
+    summary.language = language_from(object["test"]);
+    // Earlier versions called such a run finished.
+    if (!summary.test->is_finite()) summary.status = RunStatus::diverged;
+  }
+  if (object.contains("groups")) {
+    for (const auto& [name, score] : object["groups"].get_ref<OrderedJson::object_t&>())
+      summary.groups.emplace_back(name, score_from(score));
+  }
+  object.emplace("ranks", 1);  // files of earlier versions have none
+  for_each_number(summary, [&](const char* key, auto& value) { get(object, key, value); });
+  return summary;
 }
 
 }  // namespace
 
-std::vector<std::pair<std::string, double>> scalars_of(const MetricsLine& line) {
-  std::vector<std::pair<std::string, double>> scalars;
-  const auto add = [&](const std::string& name, std::optional<double> value) {
-    if (value) scalars.emplace_back(line.split + "/" + name, *value);
+NamedNumbers scalars_of(const MetricsLine& line) {
+  NamedNumbers scalars;
+  const auto add = [&](const std::string& name, const OrderedJson& value) {
+    scalars.emplace_back(line.split + "/" + name, value.get<double>());
   };
-  add("loss", line.loss);
-  add("accuracy", line.accuracy);
-  if (line.language) {
-    add("perplexity", line.language->perplexity);
-    add("bits_per_byte", line.language->bits_per_byte);
+  const OrderedJson object = to_json(line);
+  for (const auto& [name, value] : object.items()) {
+    if (value.is_number_float()) add(name, value);
   }
-  add("lr", line.lr);
-  add("grad_norm", line.grad_norm);
-  add("tokens_per_s", line.tokens_per_s);
-  for (const auto& [name, value] : line.summaries) add(name, value);
-  if (line.groups.size() > 1) {
-    for (const auto& [name, score] : line.groups) {
-      add(name + "/loss", score.loss());
-      add(name + "/accuracy", score.accuracy());
-    }
+  const OrderedJson groups = object.value("groups", OrderedJson::object());
+  for (const auto& [group, score] : groups.items()) {
+    for (const auto& [name, value] : score.items()) add(group + "/" + name, value);
   }
   for (std::size_t layer = 0; layer < line.attention.size(); ++layer) {
     for (const auto& [name, heads, summary] : line.attention[layer].values) {
@@ -185,15 +220,13 @@ MetricsLog::MetricsLog(const fs::path& path, std::int64_t step, std::int64_t tes
   file_ = std::make_unique<AppendedFile>(path);
 }
 
-std::optional<MetricsPoint> parse_metrics_line(const std::string& line) {
-  const OrderedJson object = OrderedJson::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object() || !holds_counts(object, {"step"}) || !object.contains("step") ||
-      !object.contains("split") || !object["split"].is_string()) {
-    return std::nullopt;
-  }
-  return MetricsPoint{object["step"].get<std::int64_t>(), object["split"].get<std::string>(),
+std::optional<MetricsPoint> parse_metrics_line(const std::string& line) try {
+  const OrderedJson object = OrderedJson::parse(line);
+  return MetricsPoint{count_in(object.at("step")), object.at("split").get<std::string>(),
                       number_in(object, "loss"), number_in(object, "accuracy"),
                       means_of(object.value("attention", OrderedJson::array()))};
+} catch (const std::exception&) {
+  return std::nullopt;
 }
 
 std::vector<MetricsPoint> read_metrics(const fs::path& path, std::uintmax_t bytes) {
@@ -218,80 +251,21 @@ void write_summary(const fs::path& path, const RunSummary& summary) {
   if (summary.groups.size() > 1) {
     for (const auto& [name, score] : summary.groups) object["groups"][name] = score_json(score);
   }
-  put(object, "best_step", summary.best_step);
-  put(object, "best_value", summary.best_value);
-  put(object, "steps_to_99", summary.steps_to_99);
-  put(object, "loss_floor", summary.loss_floor);
-  object["parameters"] = summary.parameters;
-  object["train_seconds"] = summary.train_seconds;
-  object["step_ms"] = summary.step_ms;
-  object["tokens_per_s"] = summary.tokens_per_s;
-  object["peak_bytes"] = summary.peak_bytes;
-  object["threads"] = summary.threads;
-  object["ranks"] = summary.ranks;
+  for_each_number(summary, [&](const char* key, const auto& value) { put(object, key, value); });
   write_whole_file(path, object.dump(2) + "\n");
 }
 
-namespace {
-
-bool is_score(const OrderedJson& object) {
-  return object.is_object() && holds_counts(object, {"n_labels", "n_correct", "n_scored"});
-}
-
-bool are_scores(const OrderedJson& object) {
-  return object.is_object() && std::all_of(object.begin(), object.end(), is_score);
-}
-
-// Whether the object tells how a run ended, in words that there are, and its counts can be.
-bool is_summary(const OrderedJson& object) {
-  return object.is_object() && object.contains("status") &&
-         OrderedJson(object["status"].get<RunStatus>()) == object["status"] &&
-         (!object.contains("test") || is_score(object["test"])) &&
-         (!object.contains("groups") || are_scores(object["groups"])) &&
-         holds_counts(object, {"step", "best_step", "steps_to_99", "parameters", "peak_bytes"}) &&
-         holds_counts(object, {"threads", "ranks"});
-}
-
-}  // namespace
-
 std::optional<RunSummary> read_summary(const fs::path& path) {
   if (!fs::exists(path)) return std::nullopt;
+  const std::string text = content_of(path);
   try {
-    const OrderedJson object = OrderedJson::parse(content_of(path));
-    if (!is_summary(object)) return std::nullopt;
-    RunSummary summary;
-    object.at("status").get_to(summary.status);
-    object.at("step").get_to(summary.step);
-    if (object.contains("test")) {
-      summary.test = score_from(object["test"]);
-      summary.language = language_from(object["test"]);
-      // Earlier versions called such a run finished.
-      if (!summary.test->is_finite()) summary.status = RunStatus::diverged;
-    }
-    if (object.contains("groups")) {
-      for (const auto& [name, score] : object["groups"].items()) {
-        summary.groups.emplace_back(name, score_from(score));
-      }
-    }
-    get(object, "best_step", summary.best_step);
-    get(object, "best_value", summary.best_value);
-    get(object, "steps_to_99", summary.steps_to_99);
-    get(object, "loss_floor", summary.loss_floor);
-    object.at("parameters").get_to(summary.parameters);
-    object.at("train_seconds").get_to(summary.train_seconds);
-    object.at("step_ms").get_to(summary.step_ms);
-    object.at("tokens_per_s").get_to(summary.tokens_per_s);
-    object.at("peak_bytes").get_to(summary.peak_bytes);
-    object.at("threads").get_to(summary.threads);
-    summary.ranks = object.value("ranks", 1);
-    return summary;
-  } catch (const OrderedJson::exception&) {
+    return summary_from(OrderedJson::parse(text));
+  } catch (const std::exception&) {
     return std::nullopt;
   }
 }
 
-std::string evaluation_json(std::int64_t step, const Score& total,
-                            const std::vector<std::pair<std::string, Score>>& groups,
+std::string evaluation_json(std::int64_t step, const Score& total, const NamedScores& groups,
                             const NamedNumbers& summaries,
                             const std::optional<LanguageScore>& language) {
   OrderedJson object = {{"step", step},

@@ -9,17 +9,17 @@
 namespace mobius {
 
 struct LanguageScore {
-  double perplexity = 0;  ///< exp(loss): choices a token, as it were
-  /// Loss in bits over the bytes that a token stands for: comparable between tokenisers. Nothing
-  /// where the bytes are not known.
+  double perplexity = 0;  ///< exp(loss)
+  /// The loss in bits over the mean bytes of a token, comparable between tokenisers. It has no
+  /// value if the bytes are not known.
   std::optional<double> bits_per_byte;
 };
 
-/// What a mean loss, in nats a token, on the test sequences of the task says; nothing where these
-/// are no text.
+/// Converts a mean loss in nats per token on the test sequences of the task. Returns nothing if
+/// these are not text.
 std::optional<LanguageScore> language_score(double loss, const Task& task);
 
-/// ", perplexity 6.3456, 2.6660 bits per byte", to go on after a loss; "" for nothing.
+/// Returns ", perplexity 6.3456, 2.6660 bits per byte", to follow a loss, or "" without a score.
 std::string language_words(const std::optional<LanguageScore>& score);
 
 }  // namespace mobius

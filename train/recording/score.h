@@ -1,4 +1,4 @@
-// How well a model does on some sequences.
+// The score of a model on some sequences.
 #pragma once
 
 #include <cmath>
@@ -10,8 +10,8 @@
 
 namespace mobius {
 
-/// Sums, not means: scores of parts add up to the score of the whole, however the labels are spread
-/// over the parts.
+/// Holds sums, not means: scores of parts add up to the score of the whole, however the labels are
+/// spread over the parts.
 struct Score {
   double loss_sum = 0;         ///< nats, over labelled positions
   std::int64_t n_labels = 0;   ///< labelled positions
@@ -26,28 +26,28 @@ struct Score {
     return *this;
   }
 
-  /// Where it is not, the score is no result.
+  /// A score that is not finite is no result.
   bool is_finite() const { return std::isfinite(loss_sum); }
-  /// Mean over the labelled positions; 0 where there are none.
+  /// The mean over the labelled positions; 0 without any.
   double loss() const { return n_labels == 0 ? 0 : loss_sum / static_cast<double>(n_labels); }
-  /// Share of the scored positions; 0 where there are none. Not a number where the loss is not
-  /// finite: predictions made of such numbers mean nothing, however many are right.
+  /// The share of correct predictions; 0 without scored positions. It is NaN if the loss is not
+  /// finite, because predictions made of such numbers mean nothing.
   double accuracy() const {
     if (!is_finite()) return std::numeric_limits<double>::quiet_NaN();
     return n_scored == 0 ? 0 : static_cast<double>(n_correct) / static_cast<double>(n_scored);
   }
 };
 
-/// Scores of groups of sequences, by their names.
+/// The scores of groups of sequences, by name.
 using NamedScores = std::vector<std::pair<std::string, Score>>;
 
-/// What a score is judged by.
+/// The number that a score is judged by.
 enum class Metric { loss, accuracy };
 
 inline double value_of(Metric metric, const Score& score) {
   return metric == Metric::loss ? score.loss() : score.accuracy();
 }
-/// Whether `a` is better than `b`: a smaller loss, a larger accuracy.
+/// A smaller loss or a larger accuracy is better.
 inline bool is_better(Metric metric, double a, double b) {
   return metric == Metric::loss ? a < b : a > b;
 }

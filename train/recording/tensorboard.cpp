@@ -1,6 +1,5 @@
 #include "train/recording/tensorboard.h"
 
-#include <array>
 #include <bit>
 #include <chrono>
 #include <cstddef>
@@ -18,7 +17,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the numbers in event files are");
 
-// Wire types of protocol buffers, and the keys of the fields used here: number << 3 | type.
+// Wire types of protocol buffers, and keys of fields: number << 3 | type.
 constexpr int varint_type = 0, fixed64_type = 1, bytes_type = 2, fixed32_type = 5;
 constexpr char key(int field, int type) { return static_cast<char>(field << 3 | type); }
 constexpr char event_wall_time = key(1, fixed64_type);
@@ -57,23 +56,12 @@ std::string event(std::int64_t step, const std::string& content) {
          varint(static_cast<std::uint64_t>(step)) + content;
 }
 
-std::string event_of(std::int64_t step, const Scalars& scalars) {
-  std::string summary;
-  for (const auto& [name, number] : scalars) {
-    summary += field(summary_value,
-                     field(value_tag, name) + value_number + bytes_of(static_cast<float>(number)));
-  }
-  return event(step, field(event_summary, summary));
-}
-
-std::string first_event() { return event(0, field(event_file_version, "brain.Event:2")); }
-
 std::string record(const std::string& data) {
   const std::string length = bytes_of(static_cast<std::uint64_t>(data.size()));
   return length + bytes_of(masked_crc32c(length)) + data + bytes_of(masked_crc32c(data));
 }
 
-// The content of the record that begins there; nothing where it is cut short or damaged.
+// Returns the content of the record at `offset`, or nothing if it is cut short or damaged.
 std::optional<std::string_view> record_at(std::string_view file, std::size_t offset) {
   constexpr std::size_t head = 12, tail = 4;
   const std::string_view rest = file.substr(offset);
@@ -86,7 +74,7 @@ std::optional<std::string_view> record_at(std::string_view file, std::size_t off
   return data;
 }
 
-// The step of an event as event() writes it; nothing where it was written otherwise.
+// Returns the step of an event, or nothing if event() did not write it.
 std::optional<std::int64_t> step_of(std::string_view data) {
   constexpr std::size_t step_at = 10;  // after the time
   if (data.size() <= step_at || data[0] != event_wall_time || data[9] != event_step) {
@@ -101,16 +89,15 @@ std::optional<std::int64_t> step_of(std::string_view data) {
   return std::nullopt;
 }
 
-bool is_of_tests(std::string_view data) { return data.find("test/") != std::string_view::npos; }
-
-// The records that stay when a run goes on, the first of which says what the file is.
+// Returns the records that stay in a resumed run. The first of them names the format of the file.
 std::string kept_records(std::string_view file, std::int64_t step, std::int64_t tested_step) {
   std::string kept;
   std::size_t offset = 0;
   while (const auto data = record_at(file, offset)) {
     const std::size_t size = data->size() + 16;
     const std::optional<std::int64_t> at = step_of(*data);
-    if (at && *at <= (is_of_tests(*data) ? tested_step : step)) kept += file.substr(offset, size);
+    const bool is_test = data->find("test/") != std::string_view::npos;
+    if (at && *at <= (is_test ? tested_step : step)) kept += file.substr(offset, size);
     offset += size;
   }
   return kept;
@@ -120,20 +107,10 @@ std::string kept_records(std::string_view file, std::int64_t step, std::int64_t 
 
 std::uint32_t crc32c(std::string_view bytes) {
   constexpr std::uint32_t polynomial = 0x82f63b78;  // 0x1edc6f41, bits reversed
-  static constexpr auto table = [] {
-    std::array<std::uint32_t, 256> remainders{};
-    for (std::uint32_t i = 0; i < 256; ++i) {
-      std::uint32_t remainder = i;
-      for (int bit = 0; bit < 8; ++bit) {
-        remainder = remainder >> 1 ^ (remainder % 2 == 1 ? polynomial : 0);
-      }
-      remainders[i] = remainder;
-    }
-    return remainders;
-  }();
   std::uint32_t crc = ~0U;
   for (const char byte : bytes) {
-    crc = crc >> 8 ^ table[(crc ^ static_cast<unsigned char>(byte)) & 255];
+    crc ^= static_cast<unsigned char>(byte);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc % 2 == 1 ? polynomial : 0);
   }
   return ~crc;
 }
@@ -149,12 +126,18 @@ EventLog::EventLog(const fs::path& folder, std::int64_t step, std::int64_t teste
   make_folder(folder);
   const std::string before = step > 0 && fs::exists(path) ? content_of(path) : "";
   const std::string kept = kept_records(before, step, tested_step);
-  write_whole_file(path, kept.empty() ? record(first_event()) : kept);
+  write_whole_file(
+      path, kept.empty() ? record(event(0, field(event_file_version, "brain.Event:2"))) : kept);
   file_ = std::make_unique<AppendedFile>(path);
 }
 
-void EventLog::write(std::int64_t step, const Scalars& scalars) {
-  file_->write(record(event_of(step, scalars)));
+void EventLog::write(std::int64_t step, const NamedNumbers& scalars) {
+  std::string summary;
+  for (const auto& [name, number] : scalars) {
+    summary += field(summary_value,
+                     field(value_tag, name) + value_number + bytes_of(static_cast<float>(number)));
+  }
+  file_->write(record(event(step, field(event_summary, summary))));
 }
 
 }  // namespace mobius

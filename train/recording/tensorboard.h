@@ -9,35 +9,30 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
+#include "nn/diagnostics.h"
 #include "train/io/file.h"
 
 namespace mobius {
 
-/// Named numbers of one step, such as {"train/loss", 1.5}.
-using Scalars = std::vector<std::pair<std::string, double>>;
-
-/// The checksum CRC-32C (Castagnoli), and as the format stores it.
+/// The checksum CRC-32C (Castagnoli).
 std::uint32_t crc32c(std::string_view bytes);
+/// The form of it that the format stores.
 std::uint32_t masked_crc32c(std::string_view bytes);
 
-/// The event file in a run's folder for TensorBoard: named as that looks for them, and alike in
-/// every run, for a resumed one goes on in it.
+/// The event file in a run's folder for TensorBoard, which finds it by its name. The name never
+/// changes, so that a resumed run continues the file.
 std::filesystem::path event_file(const std::filesystem::path& folder);
 
-/// Appends to a run's event file. It is an extra copy of metrics.jsonl: reading it needs no program
-/// but TensorBoard.
+/// Appends a copy of metrics.jsonl to a run's event file.
 class EventLog {
  public:
-  /// Goes on in the folder's event file, made where it is absent: events up to `step` stay, those
-  /// whose names start with "test/" up to `tested_step`; later ones, and what is damaged, are
-  /// removed, so that each step is there once. Throws Error.
+  /// Keeps the events up to `step`, or `tested_step` for names with "test/", so that the file has
+  /// each step once. Makes the file if it is absent. Throws Error.
   EventLog(const std::filesystem::path& folder, std::int64_t step, std::int64_t tested_step);
 
-  /// One event, at the present time.
-  void write(std::int64_t step, const Scalars& scalars);
+  /// Appends an event such as {"train/loss", 1.5}, with the present time.
+  void write(std::int64_t step, const NamedNumbers& scalars);
 
  private:
   std::unique_ptr<AppendedFile> file_;

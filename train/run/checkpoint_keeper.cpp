@@ -20,9 +20,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What a file holds as the best state of this run; nothing where it is not there, broken, another
-// run's, or judged by another metric. Throws UnreadableFile where it may be good: it would be
-// written over.
+// Returns the best state of this run that a file holds, or nothing if the file is missing, broken,
+// of another run, or judged by another metric. Throws UnreadableFile if the file may be good,
+// because it would be written over.
 std::optional<BestState> best_in(const fs::path& file, Config& config, const Registries& known) {
   if (!fs::exists(file)) return std::nullopt;
   try {
@@ -41,10 +41,9 @@ std::optional<BestState> best_in(const fs::path& file, Config& config, const Reg
   }
 }
 
-// The best state of a run that goes on from the checkpoint `start` and keeps best.h5 in the folder
-// `checkpoints`: a record without its file says nothing, so it is what the best.h5 there says of
-// itself. Where there is none, as at the beginning of a branch, the one `recorded` is copied from
-// beside `start`; nothing where it is no longer there. Throws Error where it cannot be written.
+// Finds the best state of a run that resumes from the checkpoint `start`. A record without its file
+// is worthless, so best.h5 in the folder `checkpoints` decides. If it is missing, as in a new
+// branch, the state `recorded` is copied from beside `start`. Throws Error if it cannot be written.
 std::optional<BestState> take_best(const fs::path& checkpoints, const fs::path& start,
                                    const std::optional<BestState>& recorded, Config& config,
                                    const Registries& known) {
@@ -60,7 +59,7 @@ std::optional<BestState> take_best(const fs::path& checkpoints, const fs::path& 
   return std::nullopt;
 }
 
-// The root's.
+// Gives all ranks the best state of the root.
 std::optional<BestState> broadcast(const std::optional<BestState>& best,
                                    Communicator& communicator) {
   std::array<double, 3> root = {};
@@ -89,7 +88,12 @@ TrainingRecord CheckpointKeeper::restore(const Start& start, const Registries& k
 
   TrainingRecord record = TrainingRecord::of(start.header, start.path);
   const auto recorded = start.metric == config_.checkpoint.metric ? record.best : std::nullopt;
-  record.best = find_best(start, recorded, known);
+  record.best = recorded;
+  if (config_.checkpoint.keep_best) {
+    if (communicator_.is_root())
+      record.best = take_best(folder_, start.path, recorded, config_, known);
+    record.best = broadcast(record.best, communicator_);
+  }
   if (recorded && !record.best) {
     progress.say(
         fmt::format("resume: the best state, of step {}, is not here: the next test is "
@@ -99,45 +103,30 @@ TrainingRecord CheckpointKeeper::restore(const Start& start, const Registries& k
   return record;
 }
 
-// The record of the best state and its file go together: what a file does not have is not the best.
-std::optional<BestState> CheckpointKeeper::find_best(const Start& start,
-                                                     const std::optional<BestState>& recorded,
-                                                     const Registries& known) const {
-  if (!config_.checkpoint.keep_best) return recorded;
-  std::optional<BestState> best;
-  if (communicator_.is_root()) best = take_best(folder_, start.path, recorded, config_, known);
-  return broadcast(best, communicator_);
-}
-
 void CheckpointKeeper::save_step(std::int64_t step, const TrainingRecord& record) const {
   save(checkpoint_path(folder_, step), step, record);
   prune(step);
-}
-
-void CheckpointKeeper::save_best(std::int64_t step, const TrainingRecord& record) const {
-  save(best_checkpoint(folder_), step, record);
 }
 
 void CheckpointKeeper::prune(std::int64_t step) const {
   if (communicator_.is_root()) prune_checkpoints(folder_, step, config_.checkpoint.keep_last);
 }
 
-// The optimiser's state comes together first: all ranks take part.
 void CheckpointKeeper::save(const fs::path& path, std::int64_t step,
                             const TrainingRecord& record) const {
   CheckpointTensors tensors = tensors_of(*experiment_.model);
-  tensors.optimizer = gather_state(*experiment_.optimizer, communicator_);
+  tensors.optimizer = gather_state(*experiment_.optimizer, communicator_);  // by all ranks
   if (!communicator_.is_root()) return;
-  CheckpointHeader header;
-  header.step = step;
-  header.seed = config_.train.seed;
-  header.config = resolved_yaml(config_);
-  header.optimizer_steps = experiment_.optimizer->steps_taken();
-  header.progress = record.to_map();
-  header.tokenizer = tokenizer_model(*experiment_.task);
-  header.data = experiment_.task->fingerprint();
-  header.instruction_set = instruction_set();
-  save_checkpoint(path, header, tensors);
+  save_checkpoint(path,
+                  {.step = step,
+                   .seed = config_.train.seed,
+                   .config = resolved_yaml(config_),
+                   .optimizer_steps = experiment_.optimizer->steps_taken(),
+                   .progress = record.to_map(),
+                   .tokenizer = tokenizer_model(*experiment_.task),
+                   .data = experiment_.task->fingerprint(),
+                   .instruction_set = instruction_set()},
+                  tensors);
 }
 
 }  // namespace mobius

@@ -14,28 +14,27 @@
 
 namespace mobius {
 
-/// The checkpoints of a run. All ranks call the same; only the root writes.
+/// The checkpoints of a run. All ranks call its functions; only the root writes.
 class CheckpointKeeper {
  public:
-  /// All must outlive it.
+  /// The arguments must outlive it.
   CheckpointKeeper(Config& config, const Experiment& experiment, const RunFolder& folder,
                    Communicator& communicator);
 
-  /// Fills the experiment's tensors from the checkpoint, and returns what the run had measured.
-  /// The best state that it tells of is one whose file is in the run's folder, or is copied there;
-  /// says so where there is none.
+  /// Fills the experiment's tensors from the checkpoint and returns the record of the run. The file
+  /// of its best state is in the run's folder or is copied there; if there is none, it says so.
   TrainingRecord restore(const Start& start, const Registries& known, Progress& progress) const;
 
   /// Writes the checkpoint of a step, and removes those that are too many.
   void save_step(std::int64_t step, const TrainingRecord& record) const;
   /// Replaces the best state.
-  void save_best(std::int64_t step, const TrainingRecord& record) const;
+  void save_best(std::int64_t step, const TrainingRecord& record) const {
+    save(best_checkpoint(folder_), step, record);
+  }
   /// Removes the checkpoints up to `step` that are too many.
   void prune(std::int64_t step) const;
 
  private:
-  std::optional<BestState> find_best(const Start& start, const std::optional<BestState>& recorded,
-                                     const Registries& known) const;
   void save(const std::filesystem::path& path, std::int64_t step,
             const TrainingRecord& record) const;
 

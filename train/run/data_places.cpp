@@ -46,8 +46,8 @@ std::vector<fs::path> data_files(Config& config) {
 }
 
 std::vector<fs::path> folders_for(const fs::path& config) {
-  if (folder_of_own_config(config)) return folders_above(config);
-  return {config.parent_path()};
+  return folder_of_own_config(config) ? folders_above(config)
+                                      : std::vector<fs::path>{config.parent_path()};
 }
 
 std::vector<fs::path> folders_above(const fs::path& file) {

@@ -1,7 +1,5 @@
 #include "train/run/evaluation.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -17,10 +15,10 @@ namespace {
 
 constexpr std::size_t counted_numbers = 6;  // the others are summaries
 
-// A test batch, as the numbers that ranks exchange.
+// The numbers of a test batch that ranks exchange.
 struct TestResult {
   std::vector<double> numbers;
-  std::vector<std::string> names;  // of its summaries
+  std::string names;  // of its summaries, a line each
 };
 
 TestResult test_batch(const LanguageModel& model, const Batch& batch) {
@@ -28,34 +26,33 @@ TestResult test_batch(const LanguageModel& model, const Batch& batch) {
   DiagnosticsSink sink;
   const LossResult loss = model.loss(tokens, labels, {.sink = &sink});
   const std::vector<double> sums = loss.sums.to_vector<double>();
-  TestResult result{
-      {sums[0], static_cast<double>(labels.count()), sums[1], static_cast<double>(labels.n_scored()),
-       static_cast<double>(batch.group), static_cast<double>(batch.inputs.size(0))},
-      {}};
+  TestResult result{{sums[0], static_cast<double>(labels.count()), sums[1],
+                     static_cast<double>(labels.n_scored()), static_cast<double>(batch.group),
+                     static_cast<double>(batch.inputs.size(0))},
+                    {}};
   for (const auto& [name, value] : sink.summaries()) {
-    result.names.push_back(name);
+    result.names += name + "\n";
     result.numbers.push_back(value);
   }
   return result;
 }
 
-// Those of the root, which has the first batch: a rank may have none.
+// Takes the names from the root, which has the first batch: other ranks may have no batch.
 NamedNumbers named_zeros(const std::optional<TestResult>& own, Communicator& communicator) {
-  std::istringstream lines(
-      communicator.broadcast(own ? fmt::format("{}", fmt::join(own->names, "\n")) : ""));
+  std::istringstream lines(communicator.broadcast(own ? own->names : ""));
   NamedNumbers summaries;
   for (std::string name; std::getline(lines, name);) summaries.emplace_back(name, 0);
   return summaries;
 }
 
-// Every rank gets the numbers of all, one after the other. Sums with zeros are exact.
+// Gives every rank the numbers of all, one after the other. Sums with zeros are exact.
 std::vector<double> exchange(const std::optional<TestResult>& own, std::size_t width,
                              Communicator& communicator) {
   std::vector<double> rows(static_cast<std::size_t>(communicator.size()) * width);
   if (own) {
     if (own->numbers.size() != width)
-      throw Error("evaluation: a batch has {} summaries, and the first had {}", own->names.size(),
-                  width - counted_numbers);
+      throw Error("evaluation: a batch has {} summaries, and the first had {}",
+                  own->numbers.size() - counted_numbers, width - counted_numbers);
     std::copy(own->numbers.begin(), own->numbers.end(),
               rows.begin() + communicator.rank() * static_cast<std::ptrdiff_t>(width));
   }
@@ -67,42 +64,22 @@ void add(std::span<const double> numbers, Evaluation& evaluation) {
   const Score score{numbers[0], std::llround(numbers[1]), std::llround(numbers[2]),
                     std::llround(numbers[3])};
   evaluation.total += score;
-  evaluation.groups.at(static_cast<std::size_t>(numbers[4])) += score;
+  evaluation.groups.at(static_cast<std::size_t>(numbers[4])).second += score;
   for (std::size_t i = 0; i < evaluation.summaries.size(); ++i)
     evaluation.summaries[i].second += numbers[counted_numbers + i] * numbers[5];
 }
 
 }  // namespace
 
-std::vector<LayerDiagnostics> diagnose(const LanguageModel& model, const Tensor& tokens,
-                                       Diagnosis diagnosis) {
-  const NoGradGuard no_grad;
-  DiagnosticsSink sink(diagnosis);
-  model.hidden(tokens.to(model.device()), {.sink = &sink});
-  return sink.layers();
-}
-
-NamedScores named_groups(const Evaluation& evaluation, const Task& task) {
-  NamedScores groups;
-  for (std::size_t i = 0; i < evaluation.groups.size(); ++i) {
-    groups.emplace_back(task.groups()[i], evaluation.groups[i]);
-  }
-  return groups;
-}
-
-Evaluation evaluate(const LanguageModel& model, const Task& task, std::int64_t batch_size) {
-  OneRank alone;
-  return *evaluate(model, task, batch_size, alone, [] { return false; });
-}
-
-// In rounds of a batch a rank, in which all take part: also those for which the last has no batch.
+// Works in rounds of one batch per rank. All ranks take part, also those without a batch in the
+// last.
 std::optional<Evaluation> evaluate(const LanguageModel& model, const Task& task,
                                    std::int64_t batch_size, Communicator& communicator,
                                    const std::function<bool()>& is_stopped) {
   const NoGradGuard no_grad;
   const FlushToZero flush;
   Evaluation evaluation;
-  evaluation.groups.resize(task.groups().size());
+  for (const std::string& group : task.groups()) evaluation.groups.emplace_back(group, Score{});
   double n_sequences = 0;
   const auto n_batches = static_cast<std::int64_t>(task.test_batches(batch_size));
   for (std::int64_t first = 0; first < n_batches; first += communicator.size()) {

@@ -1,4 +1,4 @@
-// What a configuration describes, built: the task, the model, the optimiser.
+// Builds the task, the model and the optimiser of a configuration.
 #pragma once
 
 #include <memory>
@@ -20,25 +20,23 @@ struct Experiment {
   std::unique_ptr<Optimizer> optimizer;
 };
 
-/// The device that a process computes on: that of `train.device`, and of those that are several on
-/// a machine, the one whose number is the local rank.
+/// Returns the device of `train.device`. On a machine with several of them, the local rank chooses.
 Device device_for(const std::string& option, int local_rank);
-/// The same for this process, as it was launched.
+/// Returns the device of this process as it was launched.
 Device device_of(const Config& config);
 
-/// The task alone; with the tokeniser that a checkpoint holds, it makes none of its own.
+/// Builds the task, with the tokeniser of a checkpoint or one of its own.
 std::unique_ptr<Task> build_task(const Config& config,
                                  const std::optional<TokenizerModel>& tokenizer = {});
 
-/// Throws ConfigError where parts do not fit together, and where the memory for them is not there
-/// (require_memory()), before it is taken. With the tokeniser that a checkpoint holds,
-/// the task makes none of its own. `rank` says which of how many ranks builds it.
+/// Builds the experiment of a rank. Throws ConfigError if parts do not fit together or if the
+/// memory does not suffice (require_memory()).
 Experiment build_experiment(const Config& config, Shard rank = {},
                             const std::optional<TokenizerModel>& tokenizer = {});
 /// Builds the rest around a task.
 Experiment build_experiment(const Config& config, std::unique_ptr<Task> task, Shard rank = {});
 
-/// That of the task's tokeniser; nothing where it has none.
+/// Returns the model of the task's tokeniser, if it has one.
 std::optional<TokenizerModel> tokenizer_model(const Task& task);
 
 }  // namespace mobius

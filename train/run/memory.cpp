@@ -20,16 +20,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What there is --------------------------------------------------------------------------------
+// ---- available memory
 
-std::optional<double> read_number_in(const fs::path& file) {
-  std::ifstream stream(file);
-  double number = 0;
-  if (stream >> number) return number;
-  return std::nullopt;  // "max": no limit
-}
-
-// The number behind `name` in a file of "name number" or "name: number unit" lines.
+// Finds the number of `name` in a file of "name number" or "name: number unit" lines.
 std::optional<double> read_named(const fs::path& file, const std::string& name) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -41,24 +34,27 @@ std::optional<double> read_named(const fs::path& file, const std::string& name) 
   return std::nullopt;
 }
 
-// Pages of files are given up when memory is short.
-double left_in(const fs::path& group, const char* limit, const char* usage, const char* of_files) {
-  const std::optional<double> most = read_number_in(group / limit);
-  const std::optional<double> used = read_number_in(group / usage);
-  if (!most || !used) return std::numeric_limits<double>::infinity();
-  const double files = read_named(group / "memory.stat", of_files).value_or(0);
-  return std::max(0.0, *most - std::max(0.0, *used - files));
+// The files of a control group: a limit, the bytes in use, and the pages of files among them.
+struct GroupFiles {
+  const char *limit, *usage, *of_files;
+};
+
+// The system gives up pages of files when memory is short.
+double left_in(const fs::path& group, const GroupFiles& names) {
+  std::ifstream limit(group / names.limit), usage(group / names.usage);
+  double most = 0, used = 0;
+  if (!(limit >> most && usage >> used)) return std::numeric_limits<double>::infinity();  // "max"
+  const double files = read_named(group / "memory.stat", names.of_files).value_or(0);
+  return std::max(0.0, most - std::max(0.0, used - files));
 }
 
-// What the groups from `path` up to the root leave; in a container the path may lie outside of what
-// is mounted, whose root is then the container's own group.
-double left_in_groups(const fs::path& mount, const fs::path& path, const char* limit,
-                      const char* usage, const char* of_files) {
-  double left = left_in(mount, limit, usage, of_files);
-  fs::path group = mount;
+// Returns what the groups from `path` up to the root leave. In a container the path may lie outside
+// of what is mounted, whose root is then the container's own group.
+double left_in_groups(fs::path group, const fs::path& path, const GroupFiles& names) {
+  double left = left_in(group, names);
   for (const fs::path& part : path.relative_path()) {
     group /= part;
-    left = std::min(left, left_in(group, limit, usage, of_files));
+    left = std::min(left, left_in(group, names));
   }
   return left;
 }
@@ -74,32 +70,31 @@ double left_by_control_groups(const fs::path& root) {
     const fs::path path = line.substr(second + 1);
     const fs::path groups = root / "sys/fs/cgroup";
     if (controllers == ",,") {
-      left = std::min(left, left_in_groups(groups, path, "memory.max", "memory.current", "file"));
+      left = std::min(left, left_in_groups(groups, path, {"memory.max", "memory.current", "file"}));
     } else if (controllers.find(",memory,") != std::string::npos) {
-      left = std::min(left, left_in_groups(groups / "memory", path, "memory.limit_in_bytes",
-                                           "memory.usage_in_bytes", "total_cache"));
+      left = std::min(
+          left, left_in_groups(groups / "memory", path,
+                               {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"}));
     }
   }
   return left;
 }
 
-// What is needed -------------------------------------------------------------------------------
+// ---- needed memory
 
 constexpr double bytes_of_number = 4;  // f32, and i32 of tokens
 
-// "task.vocab = 64" where the task has such a key and this value came from it.
+// Returns "task.vocab = 64" if the value is that of such a key of the task.
 std::string size_in_words(const Config& config, const std::string& key, std::int64_t value,
                           const std::string& words) {
   const auto schema = describe(*config.task);
   const OptionEntry* entry = schema->find(key);
   const auto* field = entry == nullptr ? nullptr : std::get_if<OptionField>(entry);
-  const OptionValue set = field == nullptr ? OptionValue{} : field->value();
-  const auto* number = std::get_if<std::int64_t>(&set);
-  return number != nullptr && *number == value ? fmt::format("task.{} = {}", key, value)
-                                               : fmt::format("{} {}", words, value);
+  const bool is_set = field != nullptr && field->value() == OptionValue(value);
+  return is_set ? fmt::format("task.{} = {}", key, value) : fmt::format("{} {}", words, value);
 }
 
-// Copies of each parameter.
+// Counts the copies of each parameter.
 double copies(const Config& config, MemoryUse use, int ranks) {
   double count = 1;
   const bool is_spread = config.distributed.zero_stage > 0;
@@ -108,8 +103,8 @@ double copies(const Config& config, MemoryUse use, int ranks) {
   return count;
 }
 
-// What a block keeps of every position for its backward pass: the inputs and outputs of both norms,
-// queries, what attention says, and the inner values of the MLP; keys and values may be few.
+// A block keeps, for every position, the inputs and outputs of both norms, the queries, the output
+// of attention and the inner values of the MLP for its backward pass. Keys and values may be few.
 double kept_by_block(const ModelOptions& model) {
   const double inner = static_cast<double>(model.hidden_width());
   return 6 * static_cast<double>(model.d_model) + (model.mlp == MlpKind::swiglu ? 3 : 1) * inner;

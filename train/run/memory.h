@@ -1,4 +1,4 @@
-// What a run needs of memory, told before it is taken, and what there is.
+// The memory that a run needs, and the memory that there is.
 #pragma once
 
 #include <cstdint>
@@ -12,32 +12,31 @@
 
 namespace mobius {
 
-/// Bytes that a process can still take: what the machine has available, or what the control groups
-/// that it is in leave, whichever is less, and the free swap. Nothing where the system does not
-/// say. `root` is where /proc and /sys lie.
+/// Returns the bytes that a process can still take: the lesser of what the machine has available
+/// and what the control groups leave, and the free swap. Returns nothing if the system does not
+/// say. `root` contains /proc and /sys.
 std::optional<double> available_memory(const std::filesystem::path& root = "/");
 
-/// What is made of a configuration.
+/// The things that are made of a configuration.
 enum class MemoryUse {
   model,       ///< parameters and buffers
   experiment,  ///< and the optimiser's state
   training     ///< and gradients, batches, and what is kept for the backward pass
 };
 
-/// A part of the memory, with the keys that make it as large as it is.
+/// A part of the memory, with the keys that determine its size.
 struct MemoryPart {
   std::string what;
   double bytes = 0;
 };
 
-/// What this rank of `ranks` needs at least, in bytes, by part: the sum is never above what is
-/// taken and, for runs of more than some megabytes, not far below it.
+/// Estimates what a rank of `ranks` needs at least, by part. The sum never exceeds what is taken
+/// and, for runs of more than some megabytes, is close to it.
 std::vector<MemoryPart> memory_need(const Config& config, const TaskSize& task, MemoryUse use,
                                     int ranks = 1);
 double total_bytes(const std::vector<MemoryPart>& parts);
 
-/// Throws ConfigError that says what would be needed and available, and for what, where the need is
-/// more than there is.
+/// Throws ConfigError that lists the largest parts if the need exceeds the available memory.
 void require_memory(const std::vector<MemoryPart>& need,
                     const std::optional<double>& available = available_memory());
 

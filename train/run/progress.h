@@ -1,4 +1,4 @@
-// What a run shows while it trains: a bar on a terminal, plain lines elsewhere.
+// Shows how a run proceeds: by a bar on a terminal, by plain lines elsewhere.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@ struct ProgressState {
   double seconds_left = 0;
 };
 
-/// "[=====>    ]  50/100  loss 1.234  accuracy 56.7%  12.3k tokens/s  1:02 left", in `width`
-/// columns where they suffice.
+/// Draws "[=====>    ]  50/100  loss 1.234  accuracy 56.7%  12.3k tokens/s  1:02 left", cut off at
+/// `width` columns.
 std::string progress_bar(const ProgressState& state, int width);
 /// "0:07", "12:34", "1:02:03".
 std::string format_duration(double seconds);
@@ -33,18 +33,17 @@ std::string format_bytes(double bytes);
 
 class Progress {
  public:
-  /// Writes to `out` as Output does, with what that asks of `stop`; a bar where it is a terminal
-  /// and may have one.
+  /// Writes to `out` and treats `stop` as Output does. Draws a bar if `out` is a terminal and may
+  /// have one.
   explicit Progress(std::FILE* out, bool may_have_bar = true, StopSignal* stop = nullptr);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Prints a line of its own, as printable_line() makes it, above the bar.
+  /// Prints a line above the bar, as printable_line() makes it.
   void say(const std::string& line);
-  /// Redraws the bar, a few times a second at most; elsewhere prints a line where `is_logged`.
+  /// Redraws the bar, a few times a second at most. Without a bar, prints a line if `is_logged`.
   void show(const ProgressState& state, bool is_logged);
-  /// What became of it: as Output says.
   const Output& output() const { return out_; }
 
  private:

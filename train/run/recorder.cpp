@@ -20,7 +20,7 @@ double per_second(std::int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
 }
 
-// Of a training batch, whose bytes are not counted.
+// The bytes of a training batch are not counted.
 std::optional<LanguageScore> language_of_batch(const Score& score, const Task& task) {
   std::optional<LanguageScore> language = language_score(score.loss(), task);
   if (language) language->bits_per_byte.reset();
@@ -116,7 +116,7 @@ void Recorder::record_test(std::int64_t step, const Evaluation& evaluation) {
        .grad_norm = {},
        .tokens_per_s = {},
        .summaries = evaluation.summaries,
-       .groups = named_groups(evaluation, *experiment_.task),
+       .groups = evaluation.groups,
        .attention = std::move(attention)});
   progress_.say(fmt::format("step {}/{}  test loss {:.4f}{}, accuracy {:.2f}%", step,
                             config_.train.max_steps, printable(total.loss()),
@@ -130,27 +130,12 @@ void Recorder::log(const MetricsLine& line) {
 
 RunSummary Recorder::finish(RunStatus status, std::int64_t step, const TrainingRecord& record,
                             const std::optional<Evaluation>& test) const {
-  const RunSummary summary = summarize(status, step, record, test);
-  if (!is_root_) return summary;
-  if (summary.is_complete() && config_.eval.attention_maps) write_maps();
-  write_summary(folder_.summary(), summary);
-  return summary;
-}
-
-void Recorder::write_maps() const {
-  const ChosenHeads chosen = {config_.eval.map_layers, config_.eval.map_heads};
-  write_whole_file(folder_.attention_maps(),
-                   attention_maps_json(*experiment_.model, *experiment_.task, chosen));
-}
-
-RunSummary Recorder::summarize(RunStatus status, std::int64_t step, const TrainingRecord& record,
-                               const std::optional<Evaluation>& test) const {
   RunSummary summary;
   summary.status = status;
   summary.step = step;
   if (test) {
     summary.test = test->total;
-    summary.groups = named_groups(*test, *experiment_.task);
+    summary.groups = test->groups;
     summary.language = language_score(test->total.loss(), *experiment_.task);
   }
   if (record.best) {
@@ -166,6 +151,13 @@ RunSummary Recorder::summarize(RunStatus status, std::int64_t step, const Traini
   summary.peak_bytes = allocator_for(experiment_.model->device()).stats().peak;
   summary.threads = num_threads();
   summary.ranks = ranks_;
+  if (!is_root_) return summary;
+  if (summary.is_complete() && config_.eval.attention_maps) {
+    const ChosenHeads chosen = {config_.eval.map_layers, config_.eval.map_heads};
+    write_whole_file(folder_.attention_maps(),
+                     attention_maps_json(*experiment_.model, *experiment_.task, chosen));
+  }
+  write_summary(folder_.summary(), summary);
   return summary;
 }
 

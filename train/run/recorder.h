@@ -1,4 +1,4 @@
-// Tells what a run does: to whoever watches, and in the files of its folder.
+// Reports what a run does, on the terminal and in the files of its folder.
 #pragma once
 
 #include <chrono>
@@ -18,10 +18,10 @@
 
 namespace mobius {
 
-/// What a training step was like.
+/// The numbers of a training step.
 struct StepReport {
   Score score;             ///< of the batch
-  NamedNumbers summaries;  ///< what the layers tell, if a line of metrics is due
+  NamedNumbers summaries;  ///< of the layers, if a line of metrics is due
   double learning_rate = 0;
   double grad_norm = 0;  ///< before clipping
   double seconds = 0;
@@ -29,23 +29,23 @@ struct StepReport {
 };
 
 /// Writes metrics.jsonl, TensorBoard's events, the attention maps and summary.json, and shows the
-/// progress. Only the root's writes and speaks; those of other ranks count along.
+/// progress. Only that of the root writes files.
 class Recorder {
  public:
-  /// All must outlive it.
+  /// The arguments must outlive it.
   Recorder(Config& config, const Experiment& experiment, const RunFolder& folder,
            Progress& progress, const Communicator& communicator);
 
-  /// Writes config.yaml, and goes on with the files of a run that has done `step` steps and was
-  /// last tested after `tested_step`.
+  /// Writes config.yaml and continues the files of a run that has done `step` steps and was last
+  /// tested after `tested_step`.
   void begin(std::int64_t step, std::int64_t tested_step);
-  /// Says what is trained, on what, and what is not as it should be.
+  /// Says what is trained on which data, and warns.
   void announce() const;
-  /// Shows step `step`, and writes a line where one is due.
+  /// Shows a step and writes a line if one is due.
   void record_step(std::int64_t step, const StepReport& report);
   /// Writes a line on the score of the test sequences after `step`.
   void record_test(std::int64_t step, const Evaluation& evaluation);
-  /// Writes the result of the run, and the attention maps where it is complete. `test` is its last
+  /// Writes the result of the run and, if it is complete, the attention maps. `test` is its last
   /// finite evaluation.
   RunSummary finish(RunStatus status, std::int64_t step, const TrainingRecord& record,
                     const std::optional<Evaluation>& test) const;
@@ -54,9 +54,6 @@ class Recorder {
   using Clock = std::chrono::steady_clock;
 
   void log(const MetricsLine& line);
-  void write_maps() const;
-  RunSummary summarize(RunStatus status, std::int64_t step, const TrainingRecord& record,
-                       const std::optional<Evaluation>& test) const;
 
   Config& config_;
   const Experiment& experiment_;
@@ -65,7 +62,7 @@ class Recorder {
   const bool is_root_;
   const int ranks_;
   std::unique_ptr<MetricsLog> metrics_;
-  std::unique_ptr<EventLog> events_;  // where they are asked for
+  std::unique_ptr<EventLog> events_;  // if they are asked for
 
   // Since the last line of metrics, and since this process began.
   double logged_seconds_ = 0;

@@ -19,27 +19,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// As overrides: output.dir is this folder.
-ConfigNode output_dir(const std::filesystem::path& folder) {
-  ConfigNode text{.kind = ConfigNode::Kind::scalar, .text = folder.string(), .is_quoted = true};
-  return {.kind = ConfigNode::Kind::map, .entries = {{"output.dir", "", std::move(text)}}};
-}
-
 constexpr std::string_view config_mark =
     "# Written by Mobius: the resolved configuration of the run in this folder.\n";
 
-// Not one either where it may not be looked at.
+// A file that may not be looked at is none.
 bool is_file(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(path, ignored);
 }
 
-bool has_own_config(const fs::path& folder) {
-  const fs::path path = RunFolder(folder).config();
-  return is_file(path) && content_of(path).starts_with(config_mark);
-}
-
-// All checkpoints that there are by their names.
 std::vector<fs::path> checkpoint_files(const RunFolder& folder) {
   std::vector<fs::path> files = step_checkpoints(folder.checkpoints());
   if (const fs::path best = best_checkpoint(folder.checkpoints()); is_file(best))
@@ -47,25 +35,14 @@ std::vector<fs::path> checkpoint_files(const RunFolder& folder) {
   return files;
 }
 
-bool has_checkpoint(const fs::path& folder) {
+bool has_checkpoint(const RunFolder& folder) {
   std::error_code ignored;
-  if (!fs::is_directory(RunFolder(folder).checkpoints(), ignored)) return false;
-  const std::vector<fs::path> files = checkpoint_files(RunFolder(folder));
+  if (!fs::is_directory(folder.checkpoints(), ignored)) return false;
+  const std::vector<fs::path> files = checkpoint_files(folder);
   return std::any_of(files.begin(), files.end(), begins_as_checkpoint);
 }
 
-bool has_metrics(const fs::path& folder) {
-  const fs::path path = RunFolder(folder).metrics();
-  constexpr std::uintmax_t tail = 1 << 16;  // some lines
-  return is_file(path) && !read_metrics(path, tail).empty();
-}
-
-bool has_summary(const fs::path& folder) {
-  const fs::path path = RunFolder(folder).summary();
-  return is_file(path) && read_summary(path).has_value();
-}
-
-// Throws where a run that begins would write over something.
+// Throws if a new run would write over something.
 void require_nothing_to_lose(const fs::path& path) {
   const RunFolder folder(path);
   std::vector<fs::path> files = {folder.config(), folder.metrics(), folder.summary(),
@@ -81,7 +58,7 @@ void require_nothing_to_lose(const fs::path& path) {
   }
 }
 
-// Links are followed when files are written, so one from a checkpoint to another would end both.
+// Writing follows links, so a link from a checkpoint to another would end both.
 void require_distinct_checkpoints(const RunFolder& folder) {
   for (const fs::path& file : checkpoint_files(folder)) {
     if (!fs::is_symlink(file)) continue;
@@ -92,7 +69,7 @@ void require_distinct_checkpoints(const RunFolder& folder) {
   }
 }
 
-// By the name that was given, or by what links lead to.
+// A file lies where its name says and where links lead.
 bool lies_in(const fs::path& file, const fs::path& folder) {
   return fs::equivalent(fs::absolute(file).parent_path(), folder) ||
          fs::equivalent(fs::canonical(file).parent_path(), folder);
@@ -126,9 +103,13 @@ std::string run_config_text(const std::string& resolved_yaml) {
   return std::string(config_mark) + resolved_yaml;
 }
 
-bool holds_run(const fs::path& folder) {
-  return has_own_config(folder) || has_checkpoint(folder) || has_metrics(folder) ||
-         has_summary(folder);
+bool holds_run(const fs::path& path) {
+  const RunFolder folder(path);
+  constexpr std::uintmax_t tail = 1 << 16;  // some lines of metrics
+  return (is_file(folder.config()) && content_of(folder.config()).starts_with(config_mark)) ||
+         has_checkpoint(folder) ||
+         (is_file(folder.metrics()) && !read_metrics(folder.metrics(), tail).empty()) ||
+         (is_file(folder.summary()) && read_summary(folder.summary()));
 }
 
 std::optional<fs::path> folder_of_own_config(const fs::path& config) {
@@ -141,7 +122,10 @@ std::unique_ptr<Config> load_config(const std::filesystem::path& path,
                                     const std::vector<std::string>& overrides,
                                     const Registries& known) {
   ConfigDocument document = ConfigDocument::from_file(path);
-  if (const auto folder = folder_of_own_config(path)) document.merge(output_dir(*folder));
+  if (const auto folder = folder_of_own_config(path)) {
+    ConfigNode name{.kind = ConfigNode::Kind::scalar, .text = folder->string(), .is_quoted = true};
+    document.merge({.kind = ConfigNode::Kind::map, .entries = {{"output.dir", "", name}}});
+  }
   for (const std::string& assignment : overrides) document.override_with(assignment);
   return make_config(document, known);
 }
@@ -165,8 +149,6 @@ void require_usable_folder(const fs::path& folder, const Resume& resume) {
   if (resume.from == Resume::From::file) require_own_newest(folder, resume.file);
   require_distinct_checkpoints(RunFolder(folder));
 }
-
-RunFolder::RunFolder(const fs::path& path) : path_(path) {}
 
 RunFolder RunFolder::take(const fs::path& path) {
   RunFolder folder(path);

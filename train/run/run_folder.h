@@ -5,8 +5,8 @@
 //   summary.json    the result
 //   checkpoints/    step-00000100.h5, ..., best.h5
 //   tensorboard/    the numbers of metrics.jsonl for TensorBoard
-//   attention_maps.json  where eval.attention_maps asks for them
-//   log.txt         what a run of a comparison said
+//   attention_maps.json  if eval.attention_maps is on
+//   log.txt         the output of a run of a comparison
 #pragma once
 
 #include <filesystem>
@@ -21,52 +21,50 @@
 
 namespace mobius {
 
-/// What to continue.
+/// The run to continue.
 struct Resume {
   enum class From { nothing, newest, file };
   From from = From::nothing;
   std::filesystem::path file{};  ///< for From::file; a folder stands for its newest checkpoint
 
-  /// "" is nothing, "auto" the newest complete checkpoint of the folder (a fresh start where there
-  /// is none), anything else a file or a folder.
+  /// "" is nothing, "auto" the newest complete checkpoint of the folder (a fresh start without
+  /// one), anything else a file or a folder.
   static Resume parse(const std::string& text);
 };
 
-/// Throws ConfigError where a folder's name has control characters or bytes that are no UTF-8: it
-/// could not be read back from config.yaml, or would break the line of a command that names it.
+/// Throws ConfigError if a folder's name has control characters or bytes that are not UTF-8, which
+/// config.yaml cannot hold and which break the line of a command that names it.
 void require_plain_name(const std::filesystem::path& folder);
 
-/// The config.yaml of a run: its first line says that Mobius wrote it.
+/// Makes the config.yaml of a run, whose first line says that Mobius wrote it.
 std::string run_config_text(const std::string& resolved_yaml);
 
-/// Whether the folder holds a run, told by what a run writes: a config.yaml of the above, a
-/// checkpoint, lines of metrics, or a summary. Whatever else lies there does not matter.
-bool holds_run(const std::filesystem::path& folder);
+/// Whether the folder holds what a run writes: such a config.yaml, a checkpoint, lines of metrics,
+/// or a summary.
+bool holds_run(const std::filesystem::path& path);
 
-/// Where the run of a configuration lives that is a run's own config.yaml: beside it, wherever the
-/// folder has been moved since. Nothing for any other file.
+/// Returns the folder of a run's own config.yaml, which may have moved, and nothing for other
+/// files.
 std::optional<std::filesystem::path> folder_of_own_config(const std::filesystem::path& config);
 
-/// Reads a configuration from a file, with "key.path=value" overrides, as make_config() does. Where
-/// the file is a run's own config.yaml, the output folder is the one that it lies in, whatever the
-/// file says: runs can be moved.
+/// Reads a configuration from a file, with "key.path=value" overrides, as make_config() does. A
+/// run's own config.yaml means the folder that it lies in, whatever it says, because runs can be
+/// moved.
 std::unique_ptr<Config> load_config(const std::filesystem::path& path,
                                     const std::vector<std::string>& overrides,
                                     const Registries& known);
 
-/// Throws ConfigError, with what to do instead, where a run may not use the folder. Without resume
-/// it must hold no run; with resume of a file, none but the one that the file belongs to, without
-/// checkpoints newer than the one chosen. A folder without a run must hold no file that a run would
-/// write over; others are left alone.
+/// Throws ConfigError, with what to do instead, if a run may not use the folder. Without resume it
+/// must hold no run; to resume from a file, it may hold the run of that file, without newer
+/// checkpoints. A folder without a run must hold no file that a run would write over.
 void require_usable_folder(const std::filesystem::path& folder, const Resume& resume);
 
-/// A run's folder.
 class RunFolder {
  public:
-  /// Only names its files: for a rank that does not write them.
-  explicit RunFolder(const std::filesystem::path& path);
-  /// Makes it where it is absent, holds it against other processes while the result lives, and
-  /// removes the unfinished files of a run that was killed.
+  /// Only names its files.
+  explicit RunFolder(const std::filesystem::path& path) : path_(path) {}
+  /// Makes it if it is absent, locks it against other processes while the result lives, and removes
+  /// the unfinished files of a killed run.
   static RunFolder take(const std::filesystem::path& path);
 
   bool is_taken() const { return lock_ != nullptr; }

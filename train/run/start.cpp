@@ -19,17 +19,16 @@ void say_skipped(const NewestCheckpoint& newest, Progress& progress) {
   for (const std::string& line : newest.skipped) progress.say("resume: skipped " + line);
 }
 
-std::optional<fs::path> find_file(const RunFolder& folder, const Resume& resume,
-                                  Progress& progress) {
-  if (resume.from == Resume::From::nothing) return std::nullopt;
-  if (resume.from == Resume::From::file) return resume.file;
+// Returns an empty path if the run begins.
+fs::path find_file(const RunFolder& folder, const Resume& resume, Progress& progress) {
+  if (resume.from != Resume::From::newest) return resume.file;
   const NewestCheckpoint newest = newest_checkpoint(folder.checkpoints());
   say_skipped(newest, progress);
   if (!newest.path) progress.say("resume: no complete checkpoint, starting from step 0");
-  return newest.path;
+  return newest.path.value_or("");
 }
 
-// Where data lie may change; that they are the same, build_task_of() sees to.
+// The places of data may change. build_task_of() checks that the data did not.
 void require_same_run(Config& stored, Config& config, const fs::path& path, Progress& progress) {
   for (const ConfigChange& change : changes(stored, config)) {
     if (!may_change_on_resume(config, change.key)) {
@@ -44,15 +43,7 @@ void require_same_run(Config& stored, Config& config, const fs::path& path, Prog
   }
 }
 
-void say_other_instruction_set(const CheckpointHeader& header, Progress& progress) {
-  const std::string made_with = header.instruction_set, now = instruction_set();
-  if (made_with.empty() || made_with == now) return;
-  progress.say(fmt::format(
-      "resume: was made with {}, now {}: results agree but for rounding, not to the bit", made_with,
-      now));
-}
-
-// A text that has changed since may have other characters or pieces: the tokens would mean others.
+// A text that has changed may have other characters or pieces, so its tokens mean others.
 void require_same_tokenizer(const Start& start, const Task& task) {
   const std::optional<TokenizerModel>& before = start.header.tokenizer;
   const std::optional<TokenizerModel> now = tokenizer_model(task);
@@ -66,7 +57,7 @@ void require_same_tokenizer(const Start& start, const Task& task) {
                     words(before), words(now), words(now) == words(before) ? ", others" : "");
 }
 
-// The task with the tokeniser of the checkpoint; null where its text does not go with it.
+// Builds the task with the tokeniser of the checkpoint, or nothing if its text does not fit.
 std::unique_ptr<Task> rebuild_task(const Start& start, const Config& config) {
   if (!start.header.tokenizer) return nullptr;
   try {
@@ -89,28 +80,32 @@ Resume with_file(Resume resume, Progress& progress, Communicator& communicator) 
     resume.file = *newest.path;
   }
   resume.file = communicator.broadcast(resume.file.string());
-  read_checkpoint_header(resume.file);  // before all else
+  read_checkpoint_header(resume.file);  // throws before all else
   return resume;
 }
 
-// A file may appear to one rank before another: the root's find counts.
+// The root decides, because a file may appear to one rank before another.
 std::optional<Start> find_start(Config& config, const RunFolder& folder, const Resume& resume,
                                 const Registries& known, Progress& progress,
                                 Communicator& communicator) {
-  std::optional<fs::path> found;
-  if (communicator.is_root()) found = find_file(folder, resume, progress);
-  const fs::path path = communicator.broadcast(found ? found->string() : "");
+  const fs::path found = communicator.is_root() ? find_file(folder, resume, progress) : "";
+  const fs::path path = communicator.broadcast(found.string());
   if (path.empty()) return std::nullopt;
   Start start{.path = path, .header = read_checkpoint_header(path)};
   const auto stored = parse_config(start.header.config, path.string(), known);
   require_same_run(*stored, config, path, progress);
   start.metric = stored->checkpoint.metric;
   progress.say(fmt::format("resume: step {} from {}", start.header.step, path.string()));
-  say_other_instruction_set(start.header, progress);
+  const std::string made_with = start.header.instruction_set, now = instruction_set();
+  if (!made_with.empty() && made_with != now) {
+    progress.say(fmt::format(
+        "resume: was made with {}, now {}: results agree but for rounding, not to the bit",
+        made_with, now));
+  }
   return start;
 }
 
-// Where the data have changed, what they give by themselves says best in what.
+// If the data have changed, building the task from them shows best how.
 std::unique_ptr<Task> build_task_of(const Start& start, const Config& config) {
   if (auto task = rebuild_task(start, config)) return task;
   auto task = build_task(config);

@@ -1,4 +1,4 @@
-// The checkpoint that a run goes on from.
+// The checkpoint that a run resumes from.
 #pragma once
 
 #include <filesystem>
@@ -18,26 +18,26 @@ namespace mobius {
 struct Start {
   std::filesystem::path path;
   CheckpointHeader header;
-  Metric metric = Metric::loss;  ///< by which its best state was chosen
+  Metric metric = Metric::loss;  ///< of its best state
 };
 
-/// Puts the newest checkpoint, as the root finds it, in place of a folder that `resume` names.
-/// Throws Error where there is none, or where the file is no checkpoint.
+/// Replaces a folder that `resume` names by its newest checkpoint, as the root finds it. Throws
+/// Error if there is none, or if the file is no checkpoint.
 Resume with_file(Resume resume, Progress& progress, Communicator& communicator);
 
-/// Finds the checkpoint for all ranks alike; nothing where the run begins. Says which settings have
-/// changed since, and throws ConfigError where one of them makes the run what it is.
+/// Finds the checkpoint for all ranks, or nothing if the run begins. Says which settings have
+/// changed and throws ConfigError if one of them may not.
 std::optional<Start> find_start(Config& config, const RunFolder& folder, const Resume& resume,
                                 const Registries& known, Progress& progress,
                                 Communicator& communicator);
 
-/// Builds the task of a run that goes on from `start`. It takes the tokeniser of the checkpoint
-/// rather than learn one again. Throws ConfigError where tokeniser or data are not those of the
-/// checkpoint.
+/// Builds the task of a run that resumes from `start`, with the tokeniser of the checkpoint. Throws
+/// ConfigError if tokeniser or data differ from the checkpoint's.
 std::unique_ptr<Task> build_task_of(const Start& start, const Config& config);
 
-/// "was made with ..., but now there are ...": how the task's data differ from those that a
-/// checkpoint was made with; empty where they do not.
+/// Says how the task's data differ from those of a checkpoint: "was made with ..., but now there
+/// are
+/// ...", or "" if they do not.
 std::string data_difference(const CheckpointHeader& header, const Task& task);
 
 }  // namespace mobius

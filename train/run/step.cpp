@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string_view>
 
 #include "core/ops.h"
-#include "train/io/printable.h"
 
 namespace mobius {
 
 namespace {
 
-// A view.
+// Returns a view.
 Batch part_of(const Batch& batch, const Share& share) {
   Batch part = batch;
   for (Tensor* rows : {&part.inputs, &part.labels, &part.scored}) {
@@ -40,7 +38,7 @@ StepScore accumulate_gradients(LanguageModel& model, const StepBatch& batch, std
   Communicator& communicator = ranks.communicator();
   std::array<double, 2> counts = {static_cast<double>(batch.n_labels),
                                   static_cast<double>(batch.n_scored)};
-  communicator.sum(counts);  // numbers of the host: no device is waited for
+  communicator.sum(counts);  // on the host, without waiting for the device
   StepScore score{Tensor::zeros({2}, DType::f64, model.device()), std::llround(counts[0]),
                   std::llround(counts[1])};
   const auto n_parts = static_cast<std::uint64_t>(batch.parts.size());
@@ -65,21 +63,6 @@ Score read_score(const StepScore& score, const LanguageModel& model, std::int64_
   communicator.sum(sums);
   require_finite_loss(model, "loss", sums[0], step);
   return {sums[0], score.n_labels, std::llround(sums[1]), score.n_scored};
-}
-
-Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
-                           std::uint64_t seed, std::int64_t step, GradientSum& ranks) {
-  const StepBatch prepared = prepare_step(batch, micro_batches, model);
-  const StepScore score = accumulate_gradients(model, prepared, seed, step, ranks);
-  return read_score(score, model, step, ranks.communicator());
-}
-
-Score accumulate_gradients(LanguageModel& model, const Batch& batch, std::int64_t micro_batches,
-                           std::uint64_t seed, std::int64_t step) {
-  OneRank alone;
-  const ParameterArena none({});
-  GradientSum nothing(alone, none);
-  return accumulate_gradients(model, batch, micro_batches, seed, step, nothing);
 }
 
 }  // namespace mobius

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double recalled = 0.99;  // the accuracy whose step the summary names
 
-// The configured thread count, until the end of the scope.
+// Sets the configured thread count until the end of the scope.
 class ThreadScope {
  public:
   explicit ThreadScope(int threads) : before_(num_threads()) {
@@ -49,7 +49,7 @@ void require_work_for_all(const TrainOptions& train, const Communicator& communi
       communicator.size(), train.accumulation_steps, parts, train.batch_size);
 }
 
-// Making a large model takes a while, in which nothing else is said.
+// Announces a large model, because making it takes a while.
 void require_room(const Config& config, Progress& progress, const Communicator& communicator) {
   constexpr double worth_a_line = 1 << 30;
   const std::vector<MemoryPart> need =
@@ -59,8 +59,8 @@ void require_room(const Config& config, Progress& progress, const Communicator& 
   progress.say(fmt::format("needs at least {} of memory", format_bytes(total_bytes(need))));
 }
 
-// A folder that holds a run is taken before its checkpoints are looked at: nobody may add any. One
-// that does not is made only when all is built.
+// Takes a folder that holds a run before its checkpoints are looked at, so that nobody adds any.
+// Any other folder is made once all is built.
 RunFolder take_to_resume(const fs::path& path, const Resume& resume,
                          const Communicator& communicator) {
   const bool is_looked_at = communicator.is_root() && resume.from == Resume::From::newest;
@@ -84,7 +84,7 @@ Trainer::Trainer(Config& config, Experiment experiment, const RunFolder& folder,
     record_ = keeper_.restore(*start, known, progress);
     step_ = start->header.step;
   }
-  // Machines of different kinds may round differently where initial values are drawn.
+  // Machines of different kinds may round initial values differently.
   for (const auto& [name, value] : experiment_.model->parameters()) {
     communicator_.broadcast(value.data());
   }
@@ -116,14 +116,12 @@ RunStatus Trainer::train(const StopSignal& stop) {
                      static_cast<std::uint64_t>(config_.train.max_steps));
   while (true) {
     train_step(batches.next());
-    if (is_due(config_.train.log_every) || backend_for(experiment_.model->device()).reads_are_free)
-      read_step();
     recorder_.record_step(step_, report_);
     if (const std::optional<RunStatus> end = finish_step(stop)) return *end;
   }
 }
 
-// Makes this rank's sequences of a step ready.
+// Prepares this rank's sequences of a step.
 StepBatch Trainer::make_batch(std::uint64_t step) const {
   const std::int64_t size = config_.train.batch_size;
   const Share share = share_of(size, communicator_.rank(), communicator_.size());
@@ -134,8 +132,8 @@ StepBatch Trainer::make_batch(std::uint64_t step) const {
                       config_.train.accumulation_steps, *experiment_.model);
 }
 
-// What the step that the run goes on from has left to do: the test pass that a signal cut short, or
-// to find out, by today's settings, whether the run was over. How it ends, where it does.
+// Completes the step that the run resumes from: repeats a test pass that a signal cut short, and
+// checks by the present settings whether the run is over. Returns how it ends, if it does.
 std::optional<RunStatus> Trainer::finish_resumed_step(const StopSignal& stop) {
   const bool is_tested = record_.evaluated_step == step_;
   const bool is_asked =
@@ -148,7 +146,7 @@ std::optional<RunStatus> Trainer::finish_resumed_step(const StopSignal& stop) {
   return is_last() ? std::optional(RunStatus::finished) : std::nullopt;
 }
 
-// Tests and saves where that is due. How the run ends, where it does.
+// Tests and saves if that is due. Returns how the run ends, if it does.
 std::optional<RunStatus> Trainer::finish_step(const StopSignal& stop) {
   const bool is_tested = is_last() || is_due(config_.eval.every);
   const bool is_cut_short = is_tested && !test(stop);
@@ -177,6 +175,7 @@ void Trainer::train_step(const StepBatch& batch) {
                                       train.clip_grad_norm.value_or(unlimited), communicator_);
   gather_parameters(*experiment_.optimizer, communicator_);
   ++step_;
+  if (is_read_now()) read_step();
 
   report_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   report_.tokens = train.batch_size * batch.seq_len;
@@ -184,9 +183,16 @@ void Trainer::train_step(const StepBatch& batch) {
   record_.tokens += report_.tokens;
 }
 
-// Reads the score and the gradient norm of the last step, once. This waits for the device, so it
-// happens only if a number is shown, tested or saved. Steps that changed nothing, because a norm
-// was not finite, do not count; the score tells of the first of them only if that is the last step.
+// Reading waits for the device, so it happens only if a number is logged, tested or saved.
+bool Trainer::is_read_now() const {
+  return is_last() || is_due(config_.train.log_every) || is_due(config_.eval.every) ||
+         is_due(config_.checkpoint.every) ||
+         backend_for(experiment_.model->device()).reads_are_free;
+}
+
+// Reads the score and the gradient norm of the last step, once. Steps that changed nothing, because
+// a norm was not finite, do not count. The score is that of the first of them, if it is the last
+// step.
 void Trainer::read_step() {
   if (!unread_score_) return;
   const StepScore score = *std::exchange(unread_score_, std::nullopt);
@@ -198,9 +204,8 @@ void Trainer::read_step() {
   report_.grad_norm = finite_gradient_norm(optimizer, step_ + 1);
 }
 
-// Scores the test sequences. False, and nothing has changed, where a signal came before the end.
-// Throws TrainingDiverged where a number is not finite: a score, or what would be saved as the
-// best.
+// Scores the test sequences. Returns false and changes nothing if a signal comes before the end.
+// Throws TrainingDiverged if the score or the state is not finite.
 bool Trainer::test(const StopSignal& stop) {
   read_step();
   std::optional<Evaluation> evaluation =

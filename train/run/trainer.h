@@ -20,21 +20,20 @@
 
 namespace mobius {
 
-/// One run, from its first step or from a checkpoint. All ranks do the same, each with its share of
-/// every batch; only the root writes.
+/// One run, from its first step or from a checkpoint. Every rank trains on its share of every
+/// batch; only the root writes.
 class Trainer {
  public:
-  /// Takes the folder over: writes config.yaml and goes on with metrics.jsonl. `start` is the
-  /// checkpoint to go on from; the experiment's tensors are filled from it.
+  /// Writes config.yaml and continues metrics.jsonl in the folder. Fills the experiment's tensors
+  /// from the checkpoint `start`.
   Trainer(Config& config, Experiment experiment, const RunFolder& folder,
           const std::optional<Start>& start, const Registries& known, Progress& progress,
           Communicator& communicator);
 
   /// Trains until the configured end or a stop signal, then saves a checkpoint and summary.json. A
-  /// signal ends a pass over the test sequences, too: nothing of it is kept, and the run that goes
-  /// on from the checkpoint begins with the whole pass.
-  /// Throws TrainingDiverged where a number is not finite: a loss, also of the test sequences, a
-  /// gradient, or what an update made. No checkpoint is then written, and none is removed.
+  /// signal also ends a pass over the test sequences, which a resumed run repeats as a whole.
+  /// Throws TrainingDiverged if a loss, a gradient or an updated parameter is not finite. It then
+  /// neither writes nor removes a checkpoint.
   RunSummary run(const StopSignal& stop);
 
  private:
@@ -44,6 +43,7 @@ class Trainer {
   bool test(const StopSignal& stop);
   StepBatch make_batch(std::uint64_t step) const;
   void train_step(const StepBatch& batch);
+  bool is_read_now() const;
   void read_step();
   void note_test_score(const Score& score);
   void save_step();
@@ -66,8 +66,7 @@ class Trainer {
   std::optional<StepScore> unread_score_;  // of the last step, until it is read
 };
 
-/// The whole of `mobius train`: checks the folder, builds, resumes, trains. Called by all ranks,
-/// with the same configuration.
+/// Checks the folder, builds, resumes and trains. All ranks call it with the same configuration.
 RunSummary run_training(Config& config, const Resume& resume, const Registries& known,
                         Progress& progress, const StopSignal& stop, Communicator& communicator);
 /// Trains in one process.

@@ -211,7 +211,7 @@ TEST_F(Checkpoint, NamesANewerVersion) {
   EXPECT_THAT(read_error(), HasSubstr("format version 9 is newer than this program"));
 }
 
-// Wherever a bit flips, the file is refused, and by an Error.
+// An Error refuses the file for every flipped bit.
 TEST_F(Checkpoint, NoticesEveryFlippedBit) {
   save();
   const std::string good = read_text(path_);
@@ -253,7 +253,7 @@ TEST_F(Checkpoint, ReadsNothingThatIsNotAsTheFormatSays) {
   }
 }
 
-// Damage that the HDF5 library falls over is an error like any other: it falls in another process.
+// Damage that crashes the HDF5 library is an ordinary error, because it crashes in another process.
 TEST_F(Checkpoint, SurvivesWhatTheLibraryDoesNot) {
   save();
   const std::string good = read_text(path_);

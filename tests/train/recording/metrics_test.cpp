@@ -70,7 +70,7 @@ TEST(MetricsLog, WritesWhatHeadsSayLayerByLayer) {
   EXPECT_EQ(layers[1], Json({{"tau", {5}}}));
 }
 
-// Whatever it is called: lines, events and what is read back know no names.
+// Lines, events and the reader know no names in advance.
 TEST(MetricsLog, TellsAnyNumberThatALayerNames) {
   const TemporaryFolder folder;
   MetricsLine line = line_at(4);
@@ -82,9 +82,10 @@ TEST(MetricsLog, TellsAnyNumberThatALayerNames) {
   EXPECT_EQ(object["mean_own"], 0.5);
   EXPECT_EQ(object["loss"], 0.5) << "a score is never another number";
   const std::vector<std::pair<std::string, double>> scalars = scalars_of(line);
-  EXPECT_THAT(scalars, ::testing::IsSupersetOf({std::pair<std::string, double>("test/mean_own", 0.5),
-                                              {"test/layer_1/own/head_2", 2},
-                                              {"test/layer_3/own/head_3", 9}}));
+  EXPECT_THAT(scalars,
+              ::testing::IsSupersetOf({std::pair<std::string, double>("test/mean_own", 0.5),
+                                       {"test/layer_1/own/head_2", 2},
+                                       {"test/layer_3/own/head_3", 9}}));
   const std::vector<MetricsPoint> points = read_metrics(folder / "metrics.jsonl");
   ASSERT_EQ(points.size(), 1u);
   EXPECT_EQ(points[0].attention, (NamedNumbers{{"own", (1.5 + 6) / 2}}));

@@ -13,9 +13,8 @@
 #include "tests/data/some_text.h"
 #include "tests/data/token_files.h"
 #include "tests/train/run_fixture.h"
-#include "train/run/evaluation.h"
+#include "tests/train/step_fixture.h"
 #include "train/run/start.h"
-#include "train/run/step.h"
 
 namespace mobius::perplexity_test {
 namespace {
@@ -164,7 +163,7 @@ TEST_F(TextRun, AChangedTextIsNoticedOnResume) {
                                     now - 1, now)));
 }
 
-// Of the same length and vocabulary, but other tokens.
+// The shard keeps its length and vocabulary, but has other tokens.
 TEST_F(TextRun, AnEditedShardIsNoticedOnResume) {
   const auto train_on = [&](std::uint16_t token, const std::string& resume) {
     std::vector<std::uint16_t> tokens(500, 3);
@@ -187,30 +186,6 @@ TEST_F(TextRun, AnEditedShardIsNoticedOnResume) {
 
 // ---- labels are shifted once
 
-// A model without layers that count: from token u it predicts u + step, nearly for certain.
-std::shared_ptr<LanguageModel> adding_model(std::int64_t vocab, std::int64_t step) {
-  ModelOptions options;
-  options.d_model = vocab;
-  options.n_layers = 1;
-  options.n_heads = 1;
-  options.tied_head = false;
-  options.positions = Positions::none;
-  const Registries known;
-  auto model = std::make_shared<LanguageModel>(options, *known.attentions.choose("softmax"), vocab,
-                                               /*max_seq_len=*/16, /*init_seed=*/1);
-  for (const auto& [name, value] : model->parameters()) {
-    Tensor data = value.data();
-    float* values = data.data<float>();
-    const bool is_norm = name.find("norm.weight") != std::string::npos;
-    std::fill(values, values + data.numel(), is_norm ? 1.0f : 0.0f);
-    for (std::int64_t u = 0; u < vocab; ++u) {
-      if (name == "embedding.weight") values[u * vocab + u] = 1;
-      if (name == "head.weight") values[(u + step) % vocab * vocab + u] = 10;
-    }
-  }
-  return model;
-}
-
 TEST(Labels, AreShiftedOnceInTrainingAndEvaluation) {
   constexpr std::int64_t vocab = 16;
   const TemporaryFolder folder;
@@ -223,7 +198,7 @@ TEST(Labels, AreShiftedOnceInTrainingAndEvaluation) {
   options.seq_len = 16;
   const auto task = options.build(1);
   for (const std::int64_t step : {0, 1, 2}) {
-    const auto model = adding_model(vocab, step);
+    const auto model = adding_model(vocab, options.seq_len, step);
     const Score trained =
         accumulate_gradients(*model, task->batch(Split::train, 0, 8), /*micro_batches=*/2,
                              /*seed=*/1, /*step=*/1);

@@ -87,7 +87,7 @@ std::vector<MemoryPart> need_of(const std::vector<std::string>& settings, int ra
   return memory_need(*config, config->task->least_size(), MemoryUse::training, ranks);
 }
 
-// What the tensors of a run really took at most.
+// Returns the most that the tensors of a run really took.
 double peak_of(const std::vector<std::string>& settings) {
   const TemporaryFolder folder;
   const Registries known;

@@ -10,7 +10,7 @@
 #include "tests/error_of.h"
 #include "tests/train/optim/gradients.h"
 #include "tests/train/run_fixture.h"
-#include "train/run/evaluation.h"
+#include "tests/train/step_fixture.h"
 #include "train/run/experiment.h"
 
 namespace mobius::step_test {
@@ -152,36 +152,9 @@ class CountingTask final : public Task {
   std::vector<std::string> groups_ = {"all"};
 };
 
-// A model whose blocks add nothing, so that it predicts x + `added` from the embedding of x alone:
-// one-hot embeddings, and a head whose row x + added answers to x.
-std::shared_ptr<LanguageModel> adding_model(std::int64_t added) {
-  ModelOptions model;
-  model.d_model = kVocab;
-  model.n_layers = 1;
-  model.positions = Positions::none;
-  model.tied_head = false;
-  const auto attention = builtin_attentions().choose("softmax");
-  auto built = std::make_shared<LanguageModel>(model, *attention, kVocab, kLength, 1, DType::f64);
-  for (auto& [name, value] : built->parameters()) {
-    Tensor data = value.data();
-    if (name == "embedding.weight" || name == "head.weight") {
-      std::vector<double> values(kVocab * kVocab, 0.0);
-      for (std::int64_t x = 0; x < kVocab; ++x) {
-        const std::int64_t row = name == "head.weight" ? (x + added) % kVocab : x;
-        values[static_cast<std::size_t>(row * kVocab + x)] = 10;
-      }
-      data.copy_from(Tensor::from(values, {kVocab, kVocab}));
-    } else if (name.find("proj.weight") != std::string::npos ||
-               name.find("down.weight") != std::string::npos) {
-      data.fill(0);
-    }
-  }
-  return built;
-}
-
 TEST(Labels, AreShiftedOnceInTrainingAndInEvaluation) {
   for (std::int64_t added = 0; added <= 2; ++added) {
-    const auto model = adding_model(added);
+    const auto model = adding_model(kVocab, kLength, added);
     const Score trained = accumulate_gradients(*model, counting_batch(), 1, 1, 1);
     const Score tested = evaluate(*model, CountingTask(), 2).total;
     EXPECT_EQ(trained.accuracy(), added == 1 ? 1 : 0) << added;
@@ -195,7 +168,7 @@ TEST(Labels, AreShiftedOnceInTrainingAndInEvaluation) {
 
 // The model says x + 1 at every position; the labels say so at two of three.
 TEST(Score, CountsOnlyScoredPositions) {
-  const auto model = adding_model(1);
+  const auto model = adding_model(kVocab, kLength, 1);
   Batch batch = counting_batch();
   batch.labels.fill(ignored_label);
   for (const auto& [row, t, label] : {std::array{0, 0, 1}, {0, 1, 5}, {1, 1, 2}}) {
@@ -227,10 +200,10 @@ TEST(Evaluate, AddsGroupsUpToTheTotal) {
   const Experiment experiment = build_experiment(*config);
   const Evaluation evaluation = evaluate(*experiment.model, *experiment.task, 4);
   ASSERT_EQ(evaluation.groups.size(), 2u);
-  EXPECT_EQ(evaluation.groups[0].n_labels, 20);
-  EXPECT_EQ(evaluation.groups[1].n_labels, 40);
-  Score sum = evaluation.groups[0];
-  sum += evaluation.groups[1];
+  EXPECT_EQ(evaluation.groups[0].second.n_labels, 20);
+  EXPECT_EQ(evaluation.groups[1].second.n_labels, 40);
+  Score sum = evaluation.groups[0].second;
+  sum += evaluation.groups[1].second;
   EXPECT_DOUBLE_EQ(sum.loss(), evaluation.total.loss());
   EXPECT_EQ(evaluation.total.n_labels, 60);
 }

@@ -29,7 +29,7 @@ class TrainerTest : public ::testing::Test {
                    const std::string& resume = "") {
     return train_in(folder_ / name, known_, overrides, resume);
   }
-  // The same with a signal that comes before the first step.
+  // Trains with a signal that comes before the first step.
   RunSummary train_with_signal(const std::string& name,
                                const std::vector<std::string>& overrides = {},
                                const std::string& resume = "") {
@@ -37,7 +37,7 @@ class TrainerTest : public ::testing::Test {
     stop.request();
     return train_in(folder_ / name, known_, stop, overrides, resume);
   }
-  // What the newest checkpoint says of the run, but its time.
+  // Reads the record of the newest checkpoint without its time.
   std::map<std::string, double> measured(const std::string& name) {
     const auto newest = newest_checkpoint(folder_ / name / "checkpoints").path;
     std::map<std::string, double> values = read_checkpoint_header(newest.value()).progress;
@@ -336,7 +336,7 @@ TEST_F(TrainerTest, ResumeSkipsABrokenCheckpoint) {
   EXPECT_EQ(read_checkpoint_header(newest).step, 6);
 }
 
-// What a checkpoint says of its run must be able to be, whoever made it.
+// A checkpoint may have been made by anyone, so an impossible record is refused.
 TEST_F(TrainerTest, ResumeRefusesARecordThatCannotBe) {
   train("run");
   const fs::path checkpoints = folder_ / "run" / "checkpoints";
@@ -392,8 +392,7 @@ TEST_F(TrainerTest, ASignalEndsTheRunAfterTheStep) {
   EXPECT_EQ(checkpoints("run"), (std::vector<std::string>{"step-00000001.h5"}));
 }
 
-// Nothing of the pass that was cut short is left, and the run that goes on is that without a
-// signal.
+// The pass that was cut short leaves no trace, and the resumed run equals one without a signal.
 TEST_F(TrainerTest, ASignalEndsATestPassWhichIsThenRepeated) {
   const std::vector<std::string> settings = {"eval.every=1", "schedule.kind=constant"};
   train("straight", settings);
