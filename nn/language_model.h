@@ -53,11 +53,8 @@ class LanguageModel : public Module {
   /// tokens[B, N] -> hidden states [B, N, d_model], normalised, ready for the head. N may not exceed
   /// max_seq_len where positions are learned.
   Variable hidden(const RowIndex& tokens, const ForwardContext& context) const;
-  /// Here and below, tokens and labels in tensors (i32 or i64) are checked first, on the host, and
-  /// copied to the device of the model where they lie elsewhere. Throws Error on a token outside
-  /// the vocabulary.
-  Variable hidden(const Tensor& tokens, const ForwardContext& context) const;
-  /// [B, N, V].
+  /// [B, N, V]. Here and below, tokens in a tensor (i32 or i64) are checked on the host and copied to
+  /// the device of the model if they lie elsewhere. Throws Error on a token outside the vocabulary.
   Variable logits(const Tensor& tokens, const ForwardContext& context) const;
   /// An empty memory.
   ModelCache make_cache() const { return {.blocks = blocks_->make_caches()}; }
@@ -67,8 +64,6 @@ class LanguageModel : public Module {
   /// Mean cross-entropy over the labels of [B, N] that count: the one at [b, n] is what the model
   /// should predict at position n (already shifted); see linear_cross_entropy().
   LossResult loss(const RowIndex& tokens, const Labels& labels, const ForwardContext& context,
-                  double normalizer = 0) const;
-  LossResult loss(const Tensor& tokens, const Tensor& labels, const ForwardContext& context,
                   double normalizer = 0) const;
 
   /// Where its parameters lie, and its inputs are copied to.

@@ -43,8 +43,6 @@ class Embedding : public Module {
 
   /// An index of any shape into the n rows -> [index..., d].
   Variable forward(const RowIndex& index) const { return gather_rows(weight_, index); }
-  /// Checks the index (i32 or i64) first: throws Error where it lies outside [0, n).
-  Variable forward(const Tensor& index) const { return gather_rows(weight_, index); }
   /// Rows [begin, end).
   Variable rows(std::int64_t begin, std::int64_t end) const {
     return slice(weight_, 0, begin, end);

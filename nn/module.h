@@ -49,8 +49,6 @@ class Module {
   std::vector<NamedBuffer> buffers() const;
   /// Number of trained values.
   std::int64_t parameter_count() const;
-  /// A table of name, shape and count, with the total.
-  std::string parameter_table() const;
   void zero_grad();
   /// Moves parameters and buffers to the device, in place: every handle of theirs stays valid.
   /// Gradients are dropped.
@@ -65,7 +63,8 @@ class Module {
   Tensor register_buffer(std::string name, Tensor initial);
   template <class M>
   std::shared_ptr<M> register_module(std::string name, std::shared_ptr<M> module) {
-    add_child(std::move(name), module);
+    require_free_name(name);
+    children_.emplace_back(std::move(name), module);
     return module;
   }
   /// Makes the child M(init.at(name), args...), so that its path and the names of its initial
@@ -76,7 +75,6 @@ class Module {
   }
 
  private:
-  void add_child(std::string name, std::shared_ptr<Module> module);
   void require_free_name(const std::string& name) const;
   void collect(const std::string& prefix, std::vector<NamedParameter>& parameters,
                std::vector<NamedBuffer>& buffers) const;

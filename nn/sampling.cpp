@@ -40,11 +40,9 @@ void SamplingOptions::describe(Schema& schema) {
       .at_most(1);
 }
 
-void SamplingOptions::validate() const { validate_options(*this, "sampling"); }
-
 std::vector<double> next_token_probabilities(std::span<const double> logits,
                                              const SamplingOptions& options) {
-  options.validate();
+  validate_options(options, "sampling");
   if (std::any_of(logits.begin(), logits.end(), [](double x) { return std::isnan(x); }))
     throw Error("sampling: a logit is not a number");
   const std::vector<std::size_t> order = by_likelihood(logits);

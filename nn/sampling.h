@@ -21,12 +21,11 @@ struct SamplingOptions {
   std::optional<double> top_p = {};        // in (0, 1]
 
   void describe(Schema& schema);
-  /// Throws ConfigError where a value is out of range.
-  void validate() const;
 };
 
 /// The probability of every token under the options; 0 for those left out. Of equal logits at the
-/// border of top_k or top_p, those of smaller tokens stay. Throws Error where no logit is finite.
+/// border of top_k or top_p, those of smaller tokens stay. Throws
+/// ConfigError if an option is out of range, Error if no logit is finite.
 std::vector<double> next_token_probabilities(std::span<const double> logits,
                                              const SamplingOptions& options);
 

@@ -30,12 +30,6 @@ struct SparseSelection {
 /// nothing, or of less than nothing, throws ConfigError.
 AttentionCall sparse_call(const HeadInputs& in, const SparseSelection& selection,
                           std::optional<double> scale = {});
-/// Its weights, [B, H, n_q, n_k].
-Variable sparse_weights(const HeadInputs& in, const SparseSelection& selection,
-                        std::optional<double> scale = {});
-/// 1 where a query looks at a key: u8 [B, H, n_q, n_k]. Found from the whole matrix of scores.
-Tensor sparse_allowed(const Tensor& q, const Tensor& k, const SparseSelection& selection,
-                      const AttentionMask& mask, std::optional<double> scale = {});
 
 class SparseOptions : public AttentionOptions {
  public:

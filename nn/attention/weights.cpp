@@ -105,13 +105,10 @@ Variable attention_weights(const AttentionCall& call) {
   });
 }
 
-Variable feature_weights(const Variable& q, const Variable& k, const AttentionMask& mask,
-                         double eps) {
+Variable masked_products(const Variable& q, const Variable& k, const AttentionMask& mask) {
   const Variable products = matmul(q, transpose(for_every_head(k, q.size(1)), -1, -2));
   const Variable zero(Tensor::zeros({}, q.dtype(), q.device()));
-  const Variable kept =
-      where(materialize_mask(mask, q.size(2), k.size(2), q.device()), products, zero);
-  return kept / affine(sum(kept, {-1}, /*keepdim=*/true), 1, eps);
+  return where(materialize_mask(mask, q.size(2), k.size(2), q.device()), products, zero);
 }
 
 Variable apply_weights(const Variable& weights, const Variable& v) {

@@ -27,10 +27,8 @@ inline Variable attention(const AttentionCall& call) { return attention(call.spe
 /// at. Throws Error where attention() does, but that every score map has a form without a softmax.
 Variable attention_weights(const AttentionCall& call);
 
-/// w_ij = <q_i, k_j> / (sum_j <q_i, k_j> + eps) over the keys that i sees: the weights of
-/// LinearAttentionInputs, for features q[B, H, n_q, M] and k[B, G, n_k, M].
-Variable feature_weights(const Variable& q, const Variable& k, const AttentionMask& mask,
-                         double eps);
+/// <q_i, k_j>, [B, H, n_q, n_k], 0 where i does not see j, of q[B, H, n_q, m] and k[B, G, n_k, m].
+Variable masked_products(const Variable& q, const Variable& k, const AttentionMask& mask);
 
 /// sum_j weights_ij v_j, for weights [B, H, n_q, n_k] and v[B, G, n_k, d_v].
 Variable apply_weights(const Variable& weights, const Variable& v);

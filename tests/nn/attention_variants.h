@@ -14,9 +14,9 @@
 #include "nn/attention/linear.h"
 #include "nn/attention/performer.h"
 #include "nn/attention/softmax_naive.h"
-#include "nn/attention/sparse.h"
 #include "nn/attention/w2.h"
 #include "tests/device.h"
+#include "tests/nn/sparse_reference.h"
 
 namespace mobius::testing {
 

@@ -11,8 +11,7 @@
 #include "autograd/ops.h"
 #include "core/error.h"
 #include "core/ops.h"
-#include "nn/model_options.h"
-#include "nn/module.h"
+#include "nn/language_model.h"
 #include "tests/device.h"
 
 namespace mobius::testing {
@@ -54,6 +53,17 @@ inline ModelOptions published_model(std::int64_t d_model, std::int64_t n_heads, 
   model.positions = Positions::rope;
   model.bias = model.tied_head = false;
   return model;
+}
+
+inline RowIndex prepared(const LanguageModel& model, const Tensor& tokens) {
+  return RowIndex("test", tokens, model.vocab_size()).to(model.device());
+}
+
+inline LossResult loss_of(const LanguageModel& model, const Tensor& tokens, const Tensor& labels,
+                          const ForwardContext& context = {}, double normalizer = 0) {
+  return model.loss(prepared(model, tokens),
+                    Labels("test", labels, model.vocab_size()).to(model.device()), context,
+                    normalizer);
 }
 
 inline AttentionMask causal() { return {.causal = true}; }
