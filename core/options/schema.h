@@ -75,9 +75,22 @@ struct OptionForm {
 template <typename T>
 struct OptionCodec;
 
+/// What every kind of entry has.
+class OptionKey {
+ public:
+  OptionKey(std::string key, std::string help) : key_(std::move(key)), help_(std::move(help)) {}
+
+  const std::string& key() const { return key_; }
+  const std::string& help() const { return help_; }
+
+ private:
+  std::string key_;
+  std::string help_;
+};
+
 /// A key bound to a member. Limits chain: schema.field(...).at_least(0).below(1). On a list they
 /// hold for every element.
-class OptionField {
+class OptionField : public OptionKey {
  public:
   using Get = std::function<OptionValue()>;
   using Set = std::function<void(const OptionValue&)>;
@@ -86,12 +99,11 @@ class OptionField {
 
   OptionField& positive() { return above(0); }
   OptionField& non_negative() { return at_least(0); }
-  OptionField& above(double bound);                       // value > bound
-  OptionField& at_least(double bound);                    // value >= bound
-  OptionField& below(double bound);                       // value < bound
-  OptionField& at_most(double bound);                     // value <= bound
+  OptionField& above(double value) { return bound(lower_, {value, false}); }
+  OptionField& at_least(double value) { return bound(lower_, {value, true}); }
+  OptionField& below(double value) { return bound(upper_, {value, false}); }
+  OptionField& at_most(double value) { return bound(upper_, {value, true}); }
   OptionField& one_of(std::vector<std::string> choices);  // of texts
-  OptionField& non_empty();                               // of texts and lists
   OptionField& required();                                // no default: the user must say it
   /// Of counts that nothing is computed with but comparisons: seeds, and those of which any large
   /// one means "all".
@@ -102,8 +114,6 @@ class OptionField {
   /// stand there all the same, for a configuration that states every value.
   OptionField& only_if(std::function<bool()> condition, std::string when);
 
-  const std::string& key() const { return key_; }
-  const std::string& help() const { return help_; }
   const OptionForm& form() const { return form_; }
   const std::vector<std::string>& choices() const { return choices_; }
   bool is_required() const { return is_required_; }
@@ -133,7 +143,7 @@ class OptionField {
     bool inclusive;
   };
 
-  void bound(std::optional<Bound>& side, Bound bound);
+  OptionField& bound(std::optional<Bound>& side, Bound bound);
   bool contains(double value) const;
   void verify_held(std::monostate) const {}
   void verify_held(bool) const {}
@@ -143,8 +153,6 @@ class OptionField {
   template <typename T>
   void verify_held(const std::vector<T>& list) const;
 
-  std::string key_;
-  std::string help_;
   OptionForm form_;
   Get get_;
   Set set_;
@@ -154,23 +162,19 @@ class OptionField {
   std::vector<std::string> choices_;
   std::function<bool()> condition_;  // of only_if(); empty: always
   std::string when_;
-  bool is_non_empty_ = false;
   bool is_required_ = false;
   bool is_unbounded_ = false;
 };
 
 /// A key with a schema of its own below it.
-class OptionSection {
+class OptionSection : public OptionKey {
  public:
-  const std::string& key() const { return key_; }
-  const std::string& help() const { return help_; }
+  using OptionKey::OptionKey;
   Schema& schema() const { return *schema_; }
 
  private:
   friend class Schema;
 
-  std::string key_;
-  std::string help_;
   std::unique_ptr<Schema> schema_;
 };
 
@@ -181,14 +185,9 @@ struct OptionPreview {
 };
 
 /// A key with a list of structs below it.
-class OptionList {
+class OptionList : public OptionKey {
  public:
-  OptionList& non_empty();
-
-  const std::string& key() const { return key_; }
-  const std::string& help() const { return help_; }
-  bool is_non_empty() const { return is_non_empty_; }
-
+  using OptionKey::OptionKey;
   std::size_t size() const { return size_(); }
   void reset(std::size_t size) const { reset_(size); }  // that many default elements
   std::unique_ptr<Schema> element(std::size_t index) const { return element_(index); }
@@ -197,25 +196,21 @@ class OptionList {
  private:
   friend class Schema;
 
-  std::string key_;
-  std::string help_;
   std::function<std::size_t()> size_;
   std::function<void(std::size_t)> reset_;
   std::function<std::unique_ptr<Schema>(std::size_t)> element_;
   std::function<OptionPreview()> preview_;
-  bool is_non_empty_ = false;
 };
 
 /// A key that chooses one kind of a registry; the keys of the chosen kind stand beside it.
-class OptionVariant {
+class OptionVariant : public OptionKey {
  public:
+  using OptionKey::OptionKey;
   struct Kind {
     std::string name;
     std::string help;
   };
 
-  const std::string& key() const { return key_; }
-  const std::string& help() const { return help_; }
   const std::vector<Kind>& kinds() const { return kinds_; }
   const std::string& initial() const { return initial_; }  // empty: must be chosen
 
@@ -230,8 +225,6 @@ class OptionVariant {
  private:
   friend class Schema;
 
-  std::string key_;
-  std::string help_;
   std::vector<Kind> kinds_;
   std::string initial_;
   std::function<std::string()> current_;
@@ -262,14 +255,10 @@ class Schema {
   template <typename T>
   OptionField& field(std::string key, T& member, std::string help);
 
-  /// A value of an enumeration (or an optional one), by name:
+  /// A value of an enumeration, by name:
   ///   schema.choice("kind", kind, {{"cosine", Decay::cosine}, {"none", Decay::none}}, "...");
   template <typename T>
   OptionField& choice(std::string key, T& member,
-                      std::type_identity_t<std::vector<std::pair<std::string, T>>> names,
-                      std::string help);
-  template <typename T>
-  OptionField& choice(std::string key, std::optional<T>& member,
                       std::type_identity_t<std::vector<std::pair<std::string, T>>> names,
                       std::string help);
 
@@ -280,7 +269,7 @@ class Schema {
 
   /// A list of options structs.
   template <typename Options>
-  OptionList& list(std::string key, std::vector<Options>& members, std::string help);
+  void list(std::string key, std::vector<Options>& members, std::string help);
 
   /// One kind of a registry. Reading another kind than the current one replaces `chosen` by default
   /// options of that kind, whose keys then belong to this schema. Where `chosen` is empty, the user

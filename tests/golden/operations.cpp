@@ -7,11 +7,10 @@
 #include "nn/attention/conformal.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/performer.h"
-#include "nn/attention/softmax.h"
-#include "nn/attention/sparse.h"
 #include "nn/attention/w2.h"
 #include "nn/language_model.h"
 #include "tests/device.h"
+#include "tests/nn/sparse_reference.h"
 
 namespace mobius::golden {
 

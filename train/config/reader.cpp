@@ -221,9 +221,6 @@ class Reader {
              describe(entry.value));
       return;
     }
-    if (elements.empty() && list.is_non_empty()) {
-      report(entry.value.where, here.path, "must not be empty");
-    }
     list.reset(elements.size());
     for (std::size_t i = 0; i < elements.size() && !has_enough(); ++i) {
       read_section(below(here, elements[i].key), *list.element(i));
@@ -242,11 +239,7 @@ class Reader {
     read_section(below(place, section.key()), section.schema());
   }
 
-  void leave_out(const Place& place, const OptionList& list) {
-    if (list.size() > 0 || !list.is_non_empty()) return;
-    report(place.where, join_path(place.path, list.key()), "missing, and it has no default ({})",
-           list.help());
-  }
+  void leave_out(const Place&, const OptionList&) {}
 
   void leave_out(const Place& place, const OptionVariant& variant) {
     if (!variant.current().empty()) return;

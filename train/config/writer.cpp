@@ -189,8 +189,7 @@ class Tables {
   static void add_row(std::vector<Row>&, const std::string&, const OptionSection&) {}
 
   static void add_row(std::vector<Row>& rows, const std::string& path, const OptionList& list) {
-    rows.push_back({path, "list of sections", flow(list), list.is_non_empty() ? "not empty" : "",
-                    list.help()});
+    rows.push_back({path, "list of sections", flow(list), "", list.help()});
   }
 
   static void add_row(std::vector<Row>& rows, const std::string& path,

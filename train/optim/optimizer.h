@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,9 +37,13 @@ struct GradientNorm {
 /// Moments of a sharded optimiser are those of its shard.
 class Optimizer {
  public:
+  /// The arithmetic of one step; see UpdateScalar for the scalars.
+  using Update =
+      std::function<void(std::span<const ParameterUpdate> updates, const Tensor& scalars)>;
+
   /// Keeps a buffer of zeros for each of the named moments.
-  Optimizer(ParameterArena arena, Shard shard, const std::vector<std::string>& moments);
-  virtual ~Optimizer() = default;
+  Optimizer(ParameterArena arena, Shard shard, const std::vector<std::string>& moments,
+            Update update);
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
@@ -69,7 +74,6 @@ class Optimizer {
   void set_steps_taken(std::int64_t steps) { steps_taken_ = steps; }
 
  private:
-  virtual void update(std::span<const ParameterUpdate> updates, const Tensor& scalars) = 0;
   void begin_step(double learning_rate);
   void measure_gradients(double max_norm, Communicator& ranks);
   void update_all();
@@ -77,6 +81,7 @@ class Optimizer {
 
   ParameterArena arena_;
   Shard shard_;
+  Update update_;
   std::vector<NamedTensor> moments_;
   std::vector<ParameterUpdate> updates_;  // of each parameter; gradients only during a step
   Tensor scalars_;                        // see UpdateScalar
