@@ -10,7 +10,6 @@
 #include "core/options/validate.h"
 #include "core/rng.h"
 #include "data/corpus.h"
-#include "data/next_token.h"
 #include "data/permutation.h"
 #include "data/windows.h"
 
@@ -60,17 +59,11 @@ class LmTask final : public Task {
 
   Batch sequences(Split split, int group, std::uint64_t first, std::int64_t count) const override {
     check_request(group, count);
-    Batch batch;
-    batch.inputs = Tensor::empty({count, seq_len_}, DType::i32);
-    batch.labels = Tensor::empty({count, seq_len_}, DType::i32);
-    const auto n = static_cast<std::size_t>(seq_len_);
-    std::vector<std::int32_t> tokens(n + 1);
-    for (std::size_t row = 0; row < static_cast<std::size_t>(count); ++row) {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(seq_len_) + 1);
+    return make_batch(count, seq_len_, [&](std::uint64_t row, auto inputs, auto labels) {
       read_sequence(split, first + row, tokens);
-      split_next_token(tokens, {batch.inputs.data<std::int32_t>() + row * n, n},
-                       {batch.labels.data<std::int32_t>() + row * n, n});
-    }
-    return batch;
+      split_next_token(tokens, inputs, labels);
+    });
   }
 
  private:

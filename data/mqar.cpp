@@ -129,17 +129,11 @@ class MqarTask final : public Task {
     check_request(group, count);
     const MqarSize& size = sizes_[static_cast<std::size_t>(group)];
     Generator generator(options_, size, gap_weights_[static_cast<std::size_t>(group)]);
-    Batch batch;
-    batch.inputs = Tensor::empty({count, size.seq_len}, DType::i32);
-    batch.labels = Tensor::empty({count, size.seq_len}, DType::i32);
-    batch.group = group;
-    const auto n = static_cast<std::size_t>(size.seq_len);
-    const auto rows = static_cast<std::uint64_t>(count);
-    for (std::uint64_t row = 0; row < rows; ++row) {
+    Batch batch = make_batch(count, size.seq_len, [&](auto row, Tokens inputs, Tokens labels) {
       Rng rng({seed_, stream_of(split, size, first + row)});
-      generator.write(rng, {batch.inputs.data<std::int32_t>() + row * n, n},
-                      {batch.labels.data<std::int32_t>() + row * n, n});
-    }
+      generator.write(rng, inputs, labels);
+    });
+    batch.group = group;
     return batch;
   }
 

@@ -10,9 +10,11 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "core/comm/launch.h"
 #include "core/comm/share.h"
@@ -49,12 +51,16 @@ class Communicator {
   bool is_root() const { return rank_ == 0; }
 
   /// Adds `values` (f32 or f64) up over the ranks.
-  virtual std::unique_ptr<Pending> start_sum(Tensor values) = 0;
+  std::unique_ptr<Pending> start_sum(Tensor values) { return start(std::move(values), {true, true}); }
   /// Leaves each rank the sum in its own part; the other parts may hold anything afterwards. The
   /// parts are of equal size: numel is a multiple of size().
-  virtual std::unique_ptr<Pending> start_reduce_scatter(Tensor values) = 0;
+  std::unique_ptr<Pending> start_reduce_scatter(Tensor values) {
+    return start(std::move(values), {.reduces = true});
+  }
   /// Gives every rank the parts of all; they are of equal size.
-  virtual std::unique_ptr<Pending> start_all_gather(Tensor values) = 0;
+  std::unique_ptr<Pending> start_all_gather(Tensor values) {
+    return start(std::move(values), {.gathers = true});
+  }
   /// Adds up numbers in host memory, at once.
   virtual void sum(std::span<double> values) = 0;
   /// Whether it is true on any rank.
@@ -72,6 +78,12 @@ class Communicator {
  protected:
   Communicator(int rank, int size, Device device) : rank_(rank), size_(size), device_(device) {}
 
+  /// The two halves of an operation: parts are summed by their owners, and sent to all.
+  struct Steps {
+    bool reduces = false, gathers = false;
+  };
+  virtual std::unique_ptr<Pending> start(Tensor values, Steps steps) = 0;
+
  private:
   int rank_;
   int size_;
@@ -83,14 +95,14 @@ class OneRank final : public Communicator {
  public:
   explicit OneRank(Device device = {}) : Communicator(0, 1, device) {}
 
-  std::unique_ptr<Pending> start_sum(Tensor) override;
-  std::unique_ptr<Pending> start_reduce_scatter(Tensor) override;
-  std::unique_ptr<Pending> start_all_gather(Tensor) override;
   void sum(std::span<double>) override {}
   void broadcast(Tensor) override {}
   std::string broadcast(const std::string& text) override { return text; }
   void barrier() override {}
-  [[noreturn]] void abort(int exit_code) override;
+  [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }
+
+ protected:
+  std::unique_ptr<Pending> start(Tensor, Steps) override;
 };
 
 /// The communicator among the processes that were launched together: OneRank for a single one, else

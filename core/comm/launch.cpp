@@ -91,24 +91,11 @@ Place read_place(const Environment& environment, std::string_view rank, std::str
   return place;
 }
 
-Place open_mpi_place(const Environment& environment) {
-  return read_place(environment, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                    "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
-}
-
-Place pmi_place(const Environment& environment) {
-  return read_place(environment, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
-}
-
 Place srun_place(const Environment& environment) {
   if (!environment.contains("SLURM_STEP_ID")) return {};
   const bool knows_step = environment.contains("SLURM_STEP_NUM_TASKS");
   return read_place(environment, "SLURM_PROCID",
                     knows_step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_LOCALID", "");
-}
-
-Place torchrun_place(const Environment& environment) {
-  return read_place(environment, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
 }
 
 // MPI learns from PMIx or PMI who the other ranks are; srun offers neither unless it is told to.
@@ -151,12 +138,14 @@ Environment process_environment() {
 }
 
 Launch launch_of(const Environment& environment) {
-  const Place torchrun = torchrun_place(environment);
+  const Place torchrun =
+      read_place(environment, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
   const Place srun = srun_place(environment);
-  Place place;
-  for (const Place& candidate : {open_mpi_place(environment), pmi_place(environment)}) {
-    if (!place.size.value && candidate.size.value) place = candidate;
-  }
+  Place place = read_place(environment, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                           "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
+  const Place pmi =
+      read_place(environment, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
+  if (!place.size.value) place = pmi.size.value ? pmi : Place();
   if (!place.size.value && srun.size.value) {
     require_connected(srun, environment);
     place = srun;

@@ -41,25 +41,11 @@ int count_of(const Tensor& values) {
   return static_cast<int>(values.numel());
 }
 
-void require_dense(const Tensor& values) {
-  if (!values.is_contiguous()) throw Error("mpi: the values are not dense");
-}
-
-void require_summable(const Tensor& values) {
-  if (values.dtype() == DType::f32 || values.dtype() == DType::f64) return;
-  throw_unsupported_dtype("mpi: sum", values.dtype());
-}
-
-void require_equal_parts(const Tensor& values, int size) {
-  if (values.numel() % size == 0) return;
-  throw Error("mpi: {} values have no equal parts for {} ranks", values.numel(), size);
-}
-
 // The values of a tensor where MPI can reach them: themselves, or a copy.
 class HostValues {
  public:
   explicit HostValues(Tensor values) : values_(std::move(values)), host_(values_) {
-    require_dense(values_);
+    if (!values_.is_contiguous()) throw Error("mpi: the values are not dense");
     count_of(values_);
     if (values_.device().type == DeviceType::cpu) return;
     host_ = Tensor::empty(values_.shape(), values_.dtype());
@@ -69,9 +55,7 @@ class HostValues {
   const Tensor& host() const { return host_; }
   // To be called when they have changed.
   void give_back() {
-    if (!host_.shares_storage(values_)) {
-      copy_from_host(host_.raw(), values_);
-    }
+    if (!host_.shares_storage(values_)) copy_from_host(host_.raw(), values_);
     values_.bump_version();
   }
 
@@ -87,25 +71,19 @@ class HostValues {
 // up in an order of their own.
 class Exchange final : public Pending {
  public:
-  struct Kind {
-    bool reduces, gathers;
-  };
   // Its messages have the tags `tag` and `tag` + 1.
-  Exchange(Tensor values, Kind kind, const Communicator& ranks, int tag,
+  Exchange(Tensor values, bool reduces, bool gathers, const Communicator& ranks, int tag,
            std::vector<Exchange*>& under_way)
       : values_(std::move(values)),
         flat_(values_.host().reshape({-1})),
-        kind_(kind),
+        gathers_(gathers),
         rank_(ranks.rank()),
         size_(ranks.size()),
         tag_(tag),
         under_way_(under_way) {
     under_way_.push_back(this);
-    if (kind_.reduces) {
-      start_reducing();
-    } else {
-      start_gathering();
-    }
+    if (reduces) received_ = Tensor::empty({size_ - 1, part(rank_).numel()}, flat_.dtype());
+    send_parts(reduces);
   }
   // Given up half-way only where an error ends the process: MPI may still write to the values.
   ~Exchange() override {
@@ -137,16 +115,6 @@ class Exchange final : public Pending {
     return received_.slice(0, row, row + 1).reshape({-1});
   }
 
-  void send(const Tensor& values, int to, int tag) {
-    if (values.numel() == 0) return;
-    MPI_Isend(values.raw(), count_of(values), mpi_type(values.dtype()), to, tag, MPI_COMM_WORLD,
-              &requests_.emplace_back());
-  }
-  void receive(const Tensor& values, int from, int tag) {
-    if (values.numel() == 0) return;
-    MPI_Irecv(values.raw(), count_of(values), mpi_type(values.dtype()), from, tag, MPI_COMM_WORLD,
-              &requests_.emplace_back());
-  }
   bool have_arrived() {
     int is_complete = 0;
     MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &is_complete,
@@ -154,19 +122,22 @@ class Exchange final : public Pending {
     return is_complete != 0;
   }
 
-  void start_reducing() {
-    received_ = Tensor::empty({size_ - 1, part(rank_).numel()}, flat_.dtype());
-    for_each_other([this](int other) {
-      receive(version_of(other), other, tag_);
-      send(part(other), other, tag_);
-    });
-  }
-  void start_gathering() {
+  // Sends each part to its owner, or the own part to all. Each rank begins with the next one: not
+  // all with the first.
+  void send_parts(bool to_owners) {
     requests_.clear();
-    for_each_other([this](int other) {
-      receive(part(other), other, tag_ + 1);
-      send(part(rank_), other, tag_ + 1);
-    });
+    const int tag = to_owners ? tag_ : tag_ + 1;
+    for (int i = 1; i < size_; ++i) {
+      const int other = (rank_ + i) % size_;
+      const Tensor in = to_owners ? version_of(other) : part(other);
+      const Tensor out = part(to_owners ? other : rank_);
+      if (in.numel() > 0)
+        MPI_Irecv(in.raw(), count_of(in), mpi_type(in.dtype()), other, tag, MPI_COMM_WORLD,
+                  &requests_.emplace_back());
+      if (out.numel() > 0)
+        MPI_Isend(out.raw(), count_of(out), mpi_type(out.dtype()), other, tag, MPI_COMM_WORLD,
+                  &requests_.emplace_back());
+    }
   }
   void add_up() {
     Tensor sum = version_of(0);
@@ -178,20 +149,14 @@ class Exchange final : public Pending {
   void go_on() {
     if (received_.defined()) {
       add_up();
-      if (kind_.gathers) return start_gathering();
+      if (gathers_) return send_parts(/*to_owners=*/false);
     }
     values_.give_back();
     is_complete_ = true;
   }
-  // Each rank begins with the next one: not all with the first.
-  template <typename Fn>
-  void for_each_other(Fn&& fn) const {
-    for (int i = 1; i < size_; ++i) fn((rank_ + i) % size_);
-  }
-
   HostValues values_;
   Tensor flat_, received_;
-  Kind kind_;
+  bool gathers_;
   int rank_, size_, tag_;
   bool is_complete_ = false;
   std::vector<MPI_Request> requests_;
@@ -204,20 +169,6 @@ class MpiCommunicator final : public Communicator {
   ~MpiCommunicator() override {
     MPI_Barrier(MPI_COMM_WORLD);  // a launcher may end the others when the first one leaves
     MPI_Finalize();
-  }
-
-  std::unique_ptr<Pending> start_sum(Tensor values) override {
-    require_summable(values);
-    return start(std::move(values), {.reduces = true, .gathers = true});
-  }
-  std::unique_ptr<Pending> start_reduce_scatter(Tensor values) override {
-    require_summable(values);
-    require_equal_parts(values, size());
-    return start(std::move(values), {.reduces = true, .gathers = false});
-  }
-  std::unique_ptr<Pending> start_all_gather(Tensor values) override {
-    require_equal_parts(values, size());
-    return start(std::move(values), {.reduces = false, .gathers = true});
   }
 
   void sum(std::span<double> values) override {
@@ -248,13 +199,19 @@ class MpiCommunicator final : public Communicator {
     std::_Exit(exit_code);
   }
 
- private:
-  std::unique_ptr<Pending> start(Tensor values, Exchange::Kind kind) {
+ protected:
+  std::unique_ptr<Pending> start(Tensor values, Steps steps) override {
+    if (steps.reduces && values.dtype() != DType::f32 && values.dtype() != DType::f64)
+      throw_unsupported_dtype("mpi: sum", values.dtype());
+    if (!(steps.reduces && steps.gathers) && values.numel() % size() != 0)
+      throw Error("mpi: {} values have no equal parts for {} ranks", values.numel(), size());
     constexpr int least_tag_bound = 32767;  // of any MPI
     next_tag_ = (next_tag_ + 2) % (least_tag_bound - 1);
-    return std::make_unique<Exchange>(std::move(values), kind, *this, next_tag_, under_way_);
+    return std::make_unique<Exchange>(std::move(values), steps.reduces, steps.gathers, *this,
+                                      next_tag_, under_way_);
   }
 
+ private:
   int next_tag_ = 0;
   std::vector<Exchange*> under_way_;
 };

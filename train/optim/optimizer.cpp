@@ -49,21 +49,6 @@ void Optimizer::step(double learning_rate) {
 
 void Optimizer::clipped_step(double learning_rate, double max_norm, Communicator& ranks) {
   begin_step(learning_rate);
-  measure_gradients(max_norm, ranks);
-  update_all();
-}
-
-void Optimizer::set(UpdateScalar::Index scalar, double value) {
-  scalars_.slice(0, scalar, scalar + 1).fill(value);
-}
-
-void Optimizer::begin_step(double learning_rate) {
-  ++steps_taken_;
-  set(UpdateScalar::learning_rate, learning_rate);
-  set(UpdateScalar::step, static_cast<double>(steps_taken_));
-}
-
-void Optimizer::measure_gradients(double max_norm, Communicator& ranks) {
   std::vector<Tensor> gradients;
   gradients.reserve(parameters().size());
   for (std::size_t i = 0; i < parameters().size(); ++i) {
@@ -75,6 +60,17 @@ void Optimizer::measure_gradients(double max_norm, Communicator& ranks) {
   sum_of_squares(gradients, squares_);
   ranks.start_sum(squares_)->wait();
   clip_gradients(squares_, max_norm, scalars_);
+  update_all();
+}
+
+void Optimizer::set(UpdateScalar::Index scalar, double value) {
+  scalars_.slice(0, scalar, scalar + 1).fill(value);
+}
+
+void Optimizer::begin_step(double learning_rate) {
+  ++steps_taken_;
+  set(UpdateScalar::learning_rate, learning_rate);
+  set(UpdateScalar::step, static_cast<double>(steps_taken_));
 }
 
 void Optimizer::update_all() {

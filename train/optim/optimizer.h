@@ -75,7 +75,6 @@ class Optimizer {
 
  private:
   void begin_step(double learning_rate);
-  void measure_gradients(double max_norm, Communicator& ranks);
   void update_all();
   void set(UpdateScalar::Index scalar, double value);
 
