@@ -98,9 +98,9 @@ std::optional<std::uint64_t> take_field(std::string_view& bytes) {
   return *tag >> type_bits;
 }
 
-// Returns the model with the settings for text in parts (see data/tokenizer.h) appended: if a protocol
-// buffer holds a setting twice, the last one counts. Drops the self-test samples of the model,
-// which were made with its own settings.
+// Returns the model with the settings for text in parts (see data/tokenizer.h) appended: if a
+// protocol buffer holds a setting twice, the last one counts. Drops the self-test samples of the
+// model, which were made with its own settings.
 std::string model_for_parts(std::string_view model) {
   constexpr std::uint64_t trainer_settings = 2, normalizer_settings = 3, self_test = 4;
   constexpr std::array<char, 6> added = {normalizer_settings << 3 | 2,

@@ -18,8 +18,7 @@ ModelSize size_of_model(const ModelOptions& model, const AttentionOptions& atten
   ModelSize size;
   size.embedding = table;
   size.positions = has_positions ? static_cast<double>(max_seq_len) * width : 0;
-  size.head =
-      static_cast<double>(Norm(init, model.final_norm, model.d_model).parameter_count());
+  size.head = static_cast<double>(Norm(init, model.final_norm, model.d_model).parameter_count());
   if (!model.tied_head) size.head += table;
 
   const Block block(init, model, attention);

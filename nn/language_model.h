@@ -50,11 +50,12 @@ class LanguageModel : public Module {
                 DType dtype = DType::f32, Device device = {},
                 ProductPrecision products = ProductPrecision::full);
 
-  /// tokens[B, N] -> hidden states [B, N, d_model], normalised, ready for the head. N may not exceed
-  /// max_seq_len where positions are learned.
+  /// tokens[B, N] -> hidden states [B, N, d_model], normalised, ready for the head. N may not
+  /// exceed max_seq_len where positions are learned.
   Variable hidden(const RowIndex& tokens, const ForwardContext& context) const;
-  /// [B, N, V]. Here and below, tokens in a tensor (i32 or i64) are checked on the host and copied to
-  /// the device of the model if they lie elsewhere. Throws Error on a token outside the vocabulary.
+  /// [B, N, V]. Here and below, tokens in a tensor (i32 or i64) are checked on the host and copied
+  /// to the device of the model if they lie elsewhere. Throws Error on a token outside the
+  /// vocabulary.
   Variable logits(const Tensor& tokens, const ForwardContext& context) const;
   /// An empty memory.
   ModelCache make_cache() const { return {.blocks = blocks_->make_caches()}; }

@@ -51,7 +51,9 @@ class Communicator {
   bool is_root() const { return rank_ == 0; }
 
   /// Adds `values` (f32 or f64) up over the ranks.
-  std::unique_ptr<Pending> start_sum(Tensor values) { return start(std::move(values), {true, true}); }
+  std::unique_ptr<Pending> start_sum(Tensor values) {
+    return start(std::move(values), {true, true});
+  }
   /// Leaves each rank the sum in its own part; the other parts may hold anything afterwards. The
   /// parts are of equal size: numel is a multiple of size().
   std::unique_ptr<Pending> start_reduce_scatter(Tensor values) {

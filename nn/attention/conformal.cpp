@@ -12,8 +12,7 @@ Tensor visible_counts(const HeadInputs& in) {
   const std::int64_t n_q = in.q.size(-2), n_k = in.k.size(-2);
   const DType dtype = in.q.dtype();
   const Device device = in.q.device();
-  if (!in.mask.is_simple())
-    return sum(materialize_mask(in.mask, n_q, n_k, device).to(dtype), {-1});
+  if (!in.mask.is_simple()) return sum(materialize_mask(in.mask, n_q, n_k, device).to(dtype), {-1});
   const auto most = static_cast<double>(n_k);
   if (!in.mask.causal) return Tensor::full({n_q}, most, dtype, device);
   const Tensor positions =
@@ -24,8 +23,8 @@ Tensor visible_counts(const HeadInputs& in) {
 // [B, H, n_q, 1] -> [B, H, n_q].
 Variable per_query(const Variable& x) { return reshape(x, {x.size(0), x.size(1), x.size(2)}); }
 
-// The part of log w_ij that does not depend on the key, g_i of core/ops/attention.h: log w_ij = g_i +
-// s log((1 + r^2) / |query - key|^2). The analytic one is gamma log(1 - r^2) - s log(1 + r^2) -
+// The part of log w_ij that does not depend on the key, g_i of core/ops/attention.h: log w_ij = g_i
+// + s log((1 + r^2) / |query - key|^2). The analytic one is gamma log(1 - r^2) - s log(1 + r^2) -
 // log count: the factors (1 - r)^(2s) of Kt and of its mean cancel, and are left out.
 Variable log_factor(const Radius& radius, const ConformalKernel& kernel,
                     ConformalNormalize normalize, const Tensor& counts) {

@@ -249,10 +249,13 @@ Outputs run_language_model(Arguments& a) {
       a.load(in + name, parameter_of(model, block + "mlp." + name + ".weight"));
   }
   const Tensor& tokens = a.tensor("tokens");
-  return {{"logits", model.logits(tokens, {})},
-          {"loss", model.loss(RowIndex("tokens", tokens, model.vocab_size()).to(model.device()),
-                              Labels("labels", a.tensor("labels"), model.vocab_size()).to(model.device()), {})
-                       .loss}};
+  return {
+      {"logits", model.logits(tokens, {})},
+      {"loss",
+       model
+           .loss(RowIndex("tokens", tokens, model.vocab_size()).to(model.device()),
+                 Labels("labels", a.tensor("labels"), model.vocab_size()).to(model.device()), {})
+           .loss}};
 }
 
 }  // namespace

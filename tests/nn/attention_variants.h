@@ -132,9 +132,8 @@ inline void add_linear(std::vector<Variant>& all) {
   }));
   all.back().takes_any_mask = false;
   all.push_back(by_call("performer", [](const HeadInputs& in, const Variable& alpha) {
-    const Tensor omega =
-        orthogonal_gaussian(32, in.q.size(-1), {.seed = 3, .stream = 4}, in.q.dtype(),
-                            in.q.device());
+    const Tensor omega = orthogonal_gaussian(32, in.q.size(-1), {.seed = 3, .stream = 4},
+                                             in.q.dtype(), in.q.device());
     return performer_call(sharpened(in, alpha), omega);
   }));
   all.back().takes_any_mask = false;

@@ -43,7 +43,9 @@ Tensor some_tokens(std::int64_t shift) {
 
 const Tensor tokens = some_tokens(0), labels = some_tokens(1);
 
-double loss_of(const LanguageModel& model) { return testing::loss_of(model, tokens, labels).loss.item(); }
+double loss_of(const LanguageModel& model) {
+  return testing::loss_of(model, tokens, labels).loss.item();
+}
 
 // The matrices of the model's Linears.
 std::vector<std::string> linear_weights(const LanguageModel& model) {
@@ -107,7 +109,8 @@ TEST(Bf16Model, GradientsAreThoseOfF32UpToRounding) {
     options.init_std = 0.1;
     LanguageModel rounds = build(options, kind, ProductPrecision::bf16);
     LanguageModel full = build(options, kind, ProductPrecision::full);
-    for (LanguageModel* model : {&rounds, &full}) backward(testing::loss_of(*model, tokens, labels).loss);
+    for (LanguageModel* model : {&rounds, &full})
+      backward(testing::loss_of(*model, tokens, labels).loss);
     double difference = 0, length = 0;
     for (const auto& [name, value] : full.parameters()) {
       difference += sum_of_squares(sub(parameter_of(rounds, name).grad(), value.grad()));

@@ -51,8 +51,8 @@ TEST(LanguageModel, GradientsOfEveryParameterAgreeWithDifferences) {
       model.dropout = 0.3;
       LanguageModel lm = small_f64(model, *attentions.choose(kind));
       const ForwardContext context{.training = true, .rng = {1, 2}};
-      testing::expect_parameter_gradients(lm,
-                                          [&] { return loss_of(lm, tokens, labels, context).loss; });
+      testing::expect_parameter_gradients(
+          lm, [&] { return loss_of(lm, tokens, labels, context).loss; });
     }
 }
 

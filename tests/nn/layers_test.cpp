@@ -31,7 +31,9 @@ TEST(Layers, GradientsOfEveryLayerAgreeWithDifferences) {
   }
   Embedding embedding(init_f64(), 5, 6);
   const Tensor index = placed::from(std::vector<std::int64_t>{4, 0, 4, 2}, {2, 2});
-  expect_parameter_gradients(embedding, [&] { return probe(embedding.forward(RowIndex("test", index, 5).to(testing::device()))); });
+  expect_parameter_gradients(embedding, [&] {
+    return probe(embedding.forward(RowIndex("test", index, 5).to(testing::device())));
+  });
 }
 
 TEST(Layers, GeluMlpIsTheExactGelu) {
