@@ -27,10 +27,8 @@ ModelOptions some_model(bool is_llama) {
   model.init_std = 0.3;
   model.tied_head = false;
   if (is_llama) {
-    model.mlp = MlpKind::swiglu;
-    model.norm = model.final_norm = NormKind::rms_norm;
-    model.positions = Positions::rope;
-    model.bias = false;
+    testing::make_published(model);
+    model.final_norm = NormKind::rms_norm;
   }
   return model;
 }

@@ -41,10 +41,8 @@ TEST(LanguageModel, GradientsOfEveryParameterAgreeWithDifferences) {
     for (const bool is_llama : {false, true}) {
       ModelOptions model = small_model();
       if (is_llama) {
-        model.mlp = MlpKind::swiglu;
-        model.norm = model.final_norm = NormKind::rms_norm;
-        model.positions = Positions::rope;
-        model.bias = model.tied_head = false;
+        testing::make_published(model);
+        model.final_norm = NormKind::rms_norm;
       } else {
         model.n_heads = 4;  // of the odd size 3
       }
@@ -68,10 +66,7 @@ TEST(LanguageModel, NamesItsParameters) {
                   "blocks.0.mlp_norm.weight", "blocks.0.mlp_norm.bias", "blocks.0.mlp.w_up.weight",
                   "blocks.0.mlp.w_up.bias", "blocks.0.mlp.w_down.weight",
                   "blocks.0.mlp.w_down.bias", "final_norm.weight", "final_norm.bias"));
-  model.mlp = MlpKind::swiglu;
-  model.norm = NormKind::rms_norm;
-  model.positions = Positions::rope;
-  model.bias = model.tied_head = false;
+  testing::make_published(model);
   EXPECT_THAT(testing::parameter_names(small_f64(model, SoftmaxOptions())),
               ElementsAre("embedding.weight", "blocks.0.attention_norm.weight",
                           "blocks.0.attention.qkv.weight", "blocks.0.attention.proj.weight",

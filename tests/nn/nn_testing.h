@@ -41,17 +41,22 @@ inline double distance(const Tensor& a, const Tensor& b) {
   return difference / std::max(std::sqrt(sum_of_squares(b.contiguous())), 1e-2);
 }
 
-// The block of docs/MATH.md, section 3, twice.
+// Gives a model the block and the head of docs/MATH.md, section 3.
+inline void make_published(ModelOptions& model) {
+  model.mlp = MlpKind::swiglu;
+  model.norm = NormKind::rms_norm;
+  model.positions = Positions::rope;
+  model.bias = model.tied_head = false;
+}
+
+// That block, twice.
 inline ModelOptions published_model(std::int64_t d_model, std::int64_t n_heads, std::int64_t d_ff) {
   ModelOptions model;
   model.d_model = d_model;
   model.n_layers = 2;
   model.n_heads = n_heads;
   model.d_ff = d_ff;
-  model.mlp = MlpKind::swiglu;
-  model.norm = NormKind::rms_norm;
-  model.positions = Positions::rope;
-  model.bias = model.tied_head = false;
+  make_published(model);
   return model;
 }
 
