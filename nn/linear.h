@@ -14,11 +14,11 @@ class Linear : public Module {
  public:
   /// `gain` is a factor on the standard deviation of the initial weight.
   Linear(const Initializer& init, std::int64_t in, std::int64_t out, bool bias, double gain = 1);
-  /// With outputs of several uses, whose rows of the weight start as matrices of their own; see
-  /// Initializer::stacked().
+  /// Makes one layer for several outputs, whose rows of the weight are initialised as separate
+  /// matrices; see Initializer::stacked().
   Linear(const Initializer& init, std::int64_t in, const std::vector<std::int64_t>& outs,
          bool bias);
-  /// Without bias, over another module's matrix: both change together, and it is saved once.
+  /// Makes a layer without bias that shares another module's matrix, which is saved once.
   explicit Linear(const Variable& tied_weight, ProductPrecision products = ProductPrecision::full);
 
   /// x[..., in] -> [..., out].

@@ -12,9 +12,9 @@ namespace mobius {
 
 class Schema;
 
-/// Which tokens may come next, and how their probabilities are changed: logits are divided by the
-/// temperature, then all but the `top_k` likeliest are left out, then all but the likeliest ones
-/// that together have at least the probability `top_p` (Holtzman et al. 2020, nucleus sampling).
+/// How the next token is drawn: logits are divided by the temperature, then only the `top_k`
+/// likeliest tokens are kept, then only the likeliest ones that together have at least the
+/// probability `top_p` (Holtzman et al. 2020, nucleus sampling).
 struct SamplingOptions {
   double temperature = 1;  // >= 0; 0: always the likeliest token, the smaller of equals
   std::optional<std::int64_t> top_k = {};  // >= 1
@@ -29,7 +29,7 @@ struct SamplingOptions {
 std::vector<double> next_token_probabilities(std::span<const double> logits,
                                              const SamplingOptions& options);
 
-/// A token drawn from them: one number from the generator, whatever the options.
+/// Draws a token from these probabilities with one number from the generator.
 std::int64_t sample_token(std::span<const double> logits, const SamplingOptions& options, Rng& rng);
 
 }  // namespace mobius

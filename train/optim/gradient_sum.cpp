@@ -15,7 +15,7 @@ struct GradientSum::Buckets {
   std::vector<std::unique_ptr<Pending>> sent{};  // always the first buckets
   bool is_started = false;
 
-  // The gradients become views of the buffer at once: what they were is free for others.
+  // Makes the gradients views of the buffer, which frees their memory.
   void pack(std::size_t bucket) {
     for (const std::size_t i : arena.buckets()[bucket].parameters) {
       Tensor view = arena.parameter(gradients, i);
