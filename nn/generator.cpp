@@ -22,7 +22,7 @@ Generator::Generator(const LanguageModel& model, SamplingOptions options, std::i
 }
 
 void Generator::read(std::span<const std::int32_t> tokens) {
-  // Only as much as fits at once is looked at in the end.
+  // The model sees no more than one context.
   if (tokens.size() >= context_) {
     cache_ = model_.make_cache();
     window_.clear();

@@ -7,7 +7,7 @@ void require_buildable(const ModelOptions& model, const AttentionOptions& attent
   Block(Initializer::without_values(), model, attention);
 }
 
-// The parts that the constructor below makes. Of the blocks, which are alike, one is enough.
+// Counts the parts that the constructor below makes. Blocks are alike, so one is enough.
 ModelSize size_of_model(const ModelOptions& model, const AttentionOptions& attention,
                         std::int64_t vocab_size, std::int64_t max_seq_len) {
   const Initializer init = Initializer::without_values();

@@ -84,7 +84,7 @@ void ModelOptions::describe(Schema& schema) {
       .positive()
       .only_if([this] { return init == InitKind::normal; }, "init: normal");
 
-  // Of two numbers that do not fit together, the one that was set is to blame.
+  // If two numbers do not fit together, the error names the one that was set.
   const auto blames_heads = [this] { return n_heads != ModelOptions().n_heads; };
   schema.check("n_heads", [this, blames_heads] {
     if (blames_heads()) require_heads_fit(*this);
@@ -96,8 +96,7 @@ void ModelOptions::describe(Schema& schema) {
   schema.check("positions", [this] { require_pairs_for_rope(*this); });
 }
 
-// What is described as it stands has its own values for defaults: a program may state numbers that
-// nothing reads.
+// The described values are their own defaults, so a program may set numbers that have no effect.
 void ModelOptions::validate() const {
   ModelOptions model = *this;
   mobius::validate(*mobius::describe(model), "model");

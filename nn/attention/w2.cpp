@@ -29,7 +29,7 @@ void require_scales(const Variable& tau, const Variable& k) {
   }
 }
 
-// x[G, 1, 1] for every query, [B, H, n_q].
+// Repeats x[G, 1, 1] for every query: [B, H, n_q].
 Variable for_every_query(const Variable& x, const Variable& q) {
   const std::int64_t n_heads = q.size(1), n_groups = x.size(0);
   const Variable by_head =
