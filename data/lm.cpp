@@ -124,19 +124,6 @@ bool learns_pieces(const LmOptions& options) {
          options.tokenizer_model.empty();
 }
 
-void check_vocab(const LmOptions& options) {
-  if (options.vocab == 0 && !options.tokens.empty())
-    throw ConfigError("token files do not store their vocabulary size: set it");
-  if (options.vocab == 0 && learns_pieces(options))
-    throw ConfigError("set the number of pieces for the sentencepiece tokenizer to learn");
-}
-
-void check_source(const LmOptions& options) {
-  if (options.text.empty() == options.tokens.empty())
-    throw ConfigError("expected either text or tokens, got {}",
-                      options.text.empty() ? "neither" : "both");
-}
-
 }  // namespace
 
 void LmOptions::describe(Schema& schema) {
@@ -191,8 +178,17 @@ void LmOptions::describe(Schema& schema) {
                 {{"random", LmSampling::random}, {"sequential", LmSampling::sequential}},
                 "order of the sequences of an epoch");
   schema.field("n_test", n_test, "validation sequences, evenly spaced; 0: all").non_negative();
-  schema.check("text", [this] { check_source(*this); });
-  schema.check("vocab", [this] { check_vocab(*this); });
+  schema.check("text", [this] {
+    if (text.empty() == tokens.empty())
+      throw ConfigError("expected either text or tokens, got {}",
+                        text.empty() ? "neither" : "both");
+  });
+  schema.check("vocab", [this] {
+    if (vocab == 0 && !tokens.empty())
+      throw ConfigError("token files do not store their vocabulary size: set it");
+    if (vocab == 0 && learns_pieces(*this))
+      throw ConfigError("set the number of pieces for the sentencepiece tokenizer to learn");
+  });
 }
 
 std::vector<DataPlace> LmOptions::places() {
