@@ -13,7 +13,7 @@ namespace mobius {
 
 namespace {
 
-// MPI's own errors end all ranks with a message: its default, which we keep.
+// By default, an error of MPI ends all ranks with a message.
 
 MPI_Datatype mpi_type(DType dtype) {
   switch (dtype) {
@@ -41,7 +41,7 @@ int count_of(const Tensor& values) {
   return static_cast<int>(values.numel());
 }
 
-// The values of a tensor where MPI can reach them: themselves, or a copy.
+// The values of a tensor in host memory: themselves or a copy.
 class HostValues {
  public:
   explicit HostValues(Tensor values) : values_(std::move(values)), host_(values_) {
@@ -53,7 +53,7 @@ class HostValues {
   }
 
   const Tensor& host() const { return host_; }
-  // To be called when they have changed.
+  // Must be called after a change.
   void give_back() {
     if (!host_.shares_storage(values_)) copy_from_host(host_.raw(), values_);
     values_.bump_version();
@@ -63,12 +63,11 @@ class HostValues {
   Tensor values_, host_;
 };
 
-// An operation in which each rank owns its part of the values. Where it reduces, every rank first
-// sends each part to its owner, who adds what it gets to its own in the order of the ranks: so a
-// sum depends on the number of ranks alone. Where it gathers, the owners then send their parts to
-// all. The messages of a step go directly from rank to rank, in all (size - 1) / size of the values
-// from each, which is the least possible; MPI's own non-blocking reductions may send more, and add
-// up in an order of their own.
+// Each rank owns its part of the values. To reduce, every rank sends each part to its owner, who
+// sums the parts in the order of the ranks, so a sum depends only on the number of ranks. To
+// gather, the owners send their parts to all. Messages go directly from rank to rank, and each rank
+// sends (size - 1) / size of the values per step, the least possible. MPI's own non-blocking
+// reductions may send more and sum in another order.
 class Exchange final : public Pending {
  public:
   // Its messages have the tags `tag` and `tag` + 1.
@@ -85,7 +84,7 @@ class Exchange final : public Pending {
     if (reduces) received_ = Tensor::empty({size_ - 1, part(rank_).numel()}, flat_.dtype());
     send_parts(reduces);
   }
-  // Given up half-way only where an error ends the process: MPI may still write to the values.
+  // If an error ends the process half-way, MPI may still write to the values.
   ~Exchange() override {
     std::erase(under_way_, this);
     if (is_complete_) return;
@@ -96,7 +95,7 @@ class Exchange final : public Pending {
   void advance() override {
     while (!is_complete_ && have_arrived()) go_on();
   }
-  // The others move on, too: another rank may wait for what this one has to send in them.
+  // Advances all operations, because another rank may wait for their messages.
   void wait() override {
     while (!is_complete_) {
       for (Exchange* exchange : under_way_) exchange->advance();
@@ -108,7 +107,7 @@ class Exchange final : public Pending {
     const Share share = share_of(flat_.numel(), rank, size_);
     return flat_.slice(0, share.begin, share.end);
   }
-  // What `rank` sent of this rank's part.
+  // Returns what `rank` sent of this rank's part.
   Tensor version_of(int rank) const {
     if (rank == rank_) return part(rank_);
     const int row = rank < rank_ ? rank : rank - 1;
@@ -145,7 +144,7 @@ class Exchange final : public Pending {
     if (rank_ != 0) part(rank_).copy_from(sum);
     received_ = Tensor();
   }
-  // To be called when the messages of a step have arrived.
+  // Must be called when the messages of a step have arrived.
   void go_on() {
     if (received_.defined()) {
       add_up();
