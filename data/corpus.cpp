@@ -14,7 +14,6 @@
 
 #include "core/error.h"
 #include "core/path.h"
-#include "data/file_format.h"
 #include "data/input_file.h"
 #include "data/utf8.h"
 
@@ -255,27 +254,25 @@ Encoded encode(const Tokenizer& tokenizer, const std::string& text) {
   return encoded;
 }
 
-// Describes what the tokens lose; empty if nothing.
-std::string loss_of(const Encoded& text) {
-  if (text.n_unknown > 0)
-    return fmt::format(
-        "{} of {} tokens ({:.2g}%) are unknown to the tokenizer", text.n_unknown,
-        text.tokens.size(),
-        100.0 * static_cast<double>(text.n_unknown) / static_cast<double>(text.tokens.size()));
-  if (text.is_kept()) return "";
-  return fmt::format("the tokenizer does not preserve it: the first changed byte is byte {}",
-                     *text.first_change);
-}
-
 std::vector<TokenRange> whole(std::shared_ptr<const TokenSource> source) {
   const std::uint64_t size = source->size();
   return {{std::move(source), 0, size}};
 }
 
+// Warns of what the tokens lose.
 void warn_of_loss(std::string_view part, const Encoded& text, std::string_view consequence,
                   std::vector<std::string>& warnings) {
-  const std::string lost = loss_of(text);
-  if (!lost.empty()) warnings.push_back(fmt::format("{}: {}{}", part, lost, consequence));
+  if (text.n_unknown > 0) {
+    warnings.push_back(fmt::format(
+        "{}: {} of {} tokens ({:.2g}%) are unknown to the tokenizer{}", part, text.n_unknown,
+        text.tokens.size(),
+        100.0 * static_cast<double>(text.n_unknown) / static_cast<double>(text.tokens.size()),
+        consequence));
+  } else if (text.first_change) {
+    warnings.push_back(
+        fmt::format("{}: the tokenizer does not preserve it: the first changed byte is byte {}{}",
+                    part, *text.first_change, consequence));
+  }
 }
 
 Corpus tokenize(const LmOptions& options, Texts texts, std::unique_ptr<Tokenizer> tokenizer) {
@@ -325,12 +322,6 @@ std::vector<TokenRange> open_files(const LmOptions& options, const std::vector<D
     ranges.push_back({std::move(file), 0, size});
   }
   return ranges;
-}
-
-std::uint64_t count_tokens(const std::vector<TokenRange>& ranges) {
-  std::uint64_t count = 0;
-  for (const TokenRange& range : ranges) count += range.size();
-  return count;
 }
 
 // A vocabulary that is larger than every published one and than the number of tokens is a mistake,

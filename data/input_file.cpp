@@ -9,8 +9,7 @@
 #include <cerrno>
 #include <limits>
 #include <system_error>
-
-#include "core/error.h"
+#include <utility>
 
 namespace mobius {
 
@@ -100,6 +99,27 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
 
 std::uint64_t InputFile::size_now() const {
   return static_cast<std::uint64_t>(status_of(descriptor_).st_size);
+}
+
+std::string_view format_of(std::string_view first_bytes) {
+  using std::string_view_literals::operator""sv;
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> known = {{
+      {"\x1F\x8B\x08"sv, "a gzip file"},
+      {"\x28\xB5\x2F\xFD"sv, "a Zstandard file"},
+      {"\xFD\x37\x7A\x58\x5A\x00"sv, "an xz file"},
+      {"BZh91AY"sv, "a bzip2 file"},
+      {"PK\x03\x04"sv, "a zip file"},
+      {"\x93NUMPY"sv, "a NumPy file"},
+      {"PAR1"sv, "a Parquet file"},
+      {"ARROW1"sv, "an Arrow file"},
+      {"\x89HDF\r\n"sv, "an HDF5 file"},
+      {"\xFF\xFE"sv, "text in UTF-16"},
+      {"\xFE\xFF"sv, "text in UTF-16"},
+  }};
+  for (const auto& [beginning, name] : known) {
+    if (first_bytes.starts_with(beginning)) return name;
+  }
+  return "";
 }
 
 std::string content_of(const std::filesystem::path& path) {

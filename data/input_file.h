@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "core/error.h"
 
@@ -44,6 +45,10 @@ class InputFile {
   const int descriptor_;
   std::uint64_t size_ = 0;
 };
+
+/// Names the format of a file that holds neither text nor plain tokens by its first bytes, such as
+/// "a gzip file". Empty if unknown.
+std::string_view format_of(std::string_view first_bytes);
 
 /// Returns the content of a regular file up to its current end. Throws Error that names the file.
 std::string content_of(const std::filesystem::path& path);

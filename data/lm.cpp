@@ -10,7 +10,6 @@
 #include "core/options/validate.h"
 #include "core/rng.h"
 #include "data/corpus.h"
-#include "data/next_token.h"
 #include "data/permutation.h"
 #include "data/windows.h"
 
@@ -60,17 +59,11 @@ class LmTask final : public Task {
 
   Batch sequences(Split split, int group, std::uint64_t first, std::int64_t count) const override {
     check_request(group, count);
-    Batch batch;
-    batch.inputs = Tensor::empty({count, seq_len_}, DType::i32);
-    batch.labels = Tensor::empty({count, seq_len_}, DType::i32);
-    const auto n = static_cast<std::size_t>(seq_len_);
-    std::vector<std::int32_t> tokens(n + 1);
-    for (std::size_t row = 0; row < static_cast<std::size_t>(count); ++row) {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(seq_len_) + 1);
+    return make_batch(count, seq_len_, [&](std::uint64_t row, auto inputs, auto labels) {
       read_sequence(split, first + row, tokens);
-      split_next_token(tokens, {batch.inputs.data<std::int32_t>() + row * n, n},
-                       {batch.labels.data<std::int32_t>() + row * n, n});
-    }
-    return batch;
+      split_next_token(tokens, inputs, labels);
+    });
   }
 
  private:
@@ -131,19 +124,6 @@ bool learns_pieces(const LmOptions& options) {
          options.tokenizer_model.empty();
 }
 
-void check_vocab(const LmOptions& options) {
-  if (options.vocab == 0 && !options.tokens.empty())
-    throw ConfigError("token files do not store their vocabulary size: set it");
-  if (options.vocab == 0 && learns_pieces(options))
-    throw ConfigError("set the number of pieces for the sentencepiece tokenizer to learn");
-}
-
-void check_source(const LmOptions& options) {
-  if (options.text.empty() == options.tokens.empty())
-    throw ConfigError("expected either text or tokens, got {}",
-                      options.text.empty() ? "neither" : "both");
-}
-
 }  // namespace
 
 void LmOptions::describe(Schema& schema) {
@@ -198,8 +178,17 @@ void LmOptions::describe(Schema& schema) {
                 {{"random", LmSampling::random}, {"sequential", LmSampling::sequential}},
                 "order of the sequences of an epoch");
   schema.field("n_test", n_test, "validation sequences, evenly spaced; 0: all").non_negative();
-  schema.check("text", [this] { check_source(*this); });
-  schema.check("vocab", [this] { check_vocab(*this); });
+  schema.check("text", [this] {
+    if (text.empty() == tokens.empty())
+      throw ConfigError("expected either text or tokens, got {}",
+                        text.empty() ? "neither" : "both");
+  });
+  schema.check("vocab", [this] {
+    if (vocab == 0 && !tokens.empty())
+      throw ConfigError("token files do not store their vocabulary size: set it");
+    if (vocab == 0 && learns_pieces(*this))
+      throw ConfigError("set the number of pieces for the sentencepiece tokenizer to learn");
+  });
 }
 
 std::vector<DataPlace> LmOptions::places() {

@@ -129,17 +129,11 @@ class MqarTask final : public Task {
     check_request(group, count);
     const MqarSize& size = sizes_[static_cast<std::size_t>(group)];
     Generator generator(options_, size, gap_weights_[static_cast<std::size_t>(group)]);
-    Batch batch;
-    batch.inputs = Tensor::empty({count, size.seq_len}, DType::i32);
-    batch.labels = Tensor::empty({count, size.seq_len}, DType::i32);
-    batch.group = group;
-    const auto n = static_cast<std::size_t>(size.seq_len);
-    const auto rows = static_cast<std::uint64_t>(count);
-    for (std::uint64_t row = 0; row < rows; ++row) {
+    Batch batch = make_batch(count, size.seq_len, [&](auto row, Tokens inputs, Tokens labels) {
       Rng rng({seed_, stream_of(split, size, first + row)});
-      generator.write(rng, {batch.inputs.data<std::int32_t>() + row * n, n},
-                      {batch.labels.data<std::int32_t>() + row * n, n});
-    }
+      generator.write(rng, inputs, labels);
+    });
+    batch.group = group;
     return batch;
   }
 
@@ -207,7 +201,6 @@ void check_twins(const std::vector<MqarSize>& mixture) {
 }
 
 bool sets_seq_len(const MqarOptions& options) { return options.seq_len != MqarOptions().seq_len; }
-bool sets_n_pairs(const MqarOptions& options) { return options.n_pairs != MqarOptions().n_pairs; }
 bool sets_vocab(const MqarOptions& options) { return options.vocab != MqarOptions().vocab; }
 
 // If two values do not fit together, the error names the one that was set.
@@ -216,16 +209,6 @@ void check_seq_len(const MqarOptions& options) {
   check_even(sizes_of(options).front());
   check_room(sizes_of(options).front());
   if (!sets_vocab(options)) check_vocab(options);
-}
-
-void check_n_pairs(const MqarOptions& options) {
-  if (!sets_n_pairs(options) || !options.mixture.empty()) return;
-  if (!sets_seq_len(options)) check_room(sizes_of(options).front());
-}
-
-void check_mixture(const MqarOptions& options) {
-  check_twins(options.mixture);
-  if (!options.mixture.empty() && !sets_vocab(options)) check_vocab(options);
 }
 
 }  // namespace
@@ -263,8 +246,14 @@ void MqarOptions::describe(Schema& schema) {
   schema.list("mixture", mixture, "several sizes, instead of seq_len and n_pairs");
   schema.field("n_test", n_test, "test sequences of each size").at_least(1);
   schema.check("seq_len", [this] { check_seq_len(*this); });
-  schema.check("n_pairs", [this] { check_n_pairs(*this); });
-  schema.check("mixture", [this] { check_mixture(*this); });
+  schema.check("n_pairs", [this] {
+    if (n_pairs != MqarOptions().n_pairs && mixture.empty() && !sets_seq_len(*this))
+      check_room(sizes_of(*this).front());
+  });
+  schema.check("mixture", [this] {
+    check_twins(mixture);
+    if (!mixture.empty() && !sets_vocab(*this)) check_vocab(*this);
+  });
   schema.check("vocab", [this] {
     if (sets_vocab(*this)) check_vocab(*this);
   });

@@ -1,5 +1,3 @@
-#include "data/sentencepiece.h"
-
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
@@ -15,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/isolated.h"
+#include "data/tokenizer.h"
 #include "data/utf8.h"
 
 namespace mobius {
@@ -99,9 +98,9 @@ std::optional<std::uint64_t> take_field(std::string_view& bytes) {
   return *tag >> type_bits;
 }
 
-// Returns the model with the settings for text in parts (see the header) appended: if a protocol
-// buffer holds a setting twice, the last one counts. Drops the self-test samples of the model,
-// which were made with its own settings.
+// Returns the model with the settings for text in parts (see data/tokenizer.h) appended: if a
+// protocol buffer holds a setting twice, the last one counts. Drops the self-test samples of the
+// model, which were made with its own settings.
 std::string model_for_parts(std::string_view model) {
   constexpr std::uint64_t trainer_settings = 2, normalizer_settings = 3, self_test = 4;
   constexpr std::array<char, 6> added = {normalizer_settings << 3 | 2,
@@ -147,8 +146,6 @@ class SentencePieceTokenizer final : public Tokenizer {
     tokens_of_mark_ = spell_mark();
   }
 
-  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(texts_.size()); }
-
   std::vector<std::int32_t> encode(std::string_view text) const override {
     require_utf8(text);
     std::vector<std::int32_t> tokens;
@@ -168,15 +165,6 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   bool is_unknown(std::int32_t token) const override { return processor_.IsUnknown(token); }
 
-  std::string decode(std::span<const std::int32_t> tokens) const override {
-    std::string text;
-    for (const std::int32_t token : tokens) {
-      check_token(token);
-      text += texts_[static_cast<std::size_t>(token)];
-    }
-    return text;
-  }
-
   TokenizerModel model() const override { return {"sentencepiece", model_}; }
 
  private:
@@ -193,7 +181,6 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   const std::string model_;
   SentencePieceProcessor processor_;
-  std::vector<std::string> texts_;  // by token
   std::vector<int> tokens_of_mark_;
 };
 

@@ -10,9 +10,11 @@
 //   const std::int32_t* tokens = batch.inputs.data<std::int32_t>();  // 64 x seq_len, row-major
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +36,15 @@ struct Batch {
   Tensor scored;
   int group = 0;  ///< index into Task::groups() of every sequence in the batch
 };
+
+/// Next-token prediction: splits n + 1 tokens into inputs[t] = tokens[t] and labels[t] =
+/// tokens[t + 1] for t < n. Only this function shifts labels against inputs. `inputs` and `labels`
+/// must hold tokens.size() - 1 elements each.
+inline void split_next_token(std::span<const std::int32_t> tokens, std::span<std::int32_t> inputs,
+                             std::span<std::int32_t> labels) {
+  std::copy(tokens.begin(), tokens.end() - 1, inputs.begin());
+  std::copy(tokens.begin() + 1, tokens.end(), labels.begin());
+}
 
 /// The splits share no sequence.
 enum class Split { train, test };
@@ -100,6 +111,18 @@ class Task {
   /// (split, index) share a stream: stream_id is one-to-one in its last number.
   static std::uint64_t sequence_stream(std::string_view task, std::uint64_t size, Split split,
                                        std::uint64_t index);
+  /// Makes a batch of rows of `n` tokens: write(row, inputs, labels) fills each row.
+  template <class Write>
+  static Batch make_batch(std::int64_t count, std::int64_t n, Write&& write) {
+    Batch batch;
+    batch.inputs = Tensor::empty({count, n}, DType::i32);
+    batch.labels = Tensor::empty({count, n}, DType::i32);
+    const auto width = static_cast<std::size_t>(n);
+    for (std::uint64_t row = 0; row < static_cast<std::uint64_t>(count); ++row)
+      write(row, std::span(batch.inputs.data<std::int32_t>() + row * width, width),
+            std::span(batch.labels.data<std::int32_t>() + row * width, width));
+    return batch;
+  }
   /// Throws Error unless the arguments of sequences() are in range.
   void check_request(int group, std::int64_t count) const;
 };

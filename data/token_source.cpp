@@ -11,7 +11,6 @@
 
 #include "core/error.h"
 #include "core/path.h"
-#include "data/file_format.h"
 #include "data/input_file.h"
 
 namespace mobius {

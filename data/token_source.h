@@ -34,7 +34,8 @@ std::unique_ptr<TokenSource> tokens_in_memory(std::string name, std::vector<std:
 
 enum class TokenFormat {
   /// llm_c if the file begins like one of llm.c (20240101 to 20241231), else raw. Rejects files
-  /// that look like neither: other known formats (data/file_format.h) and 32-bit tokens without a
+  /// that look like neither: other known formats (format_of() of data/input_file.h) and 32-bit
+  /// tokens without a
   /// header.
   automatic,
   raw,

@@ -31,7 +31,7 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   /// Tokens are 0 .. vocab_size() - 1.
-  virtual std::int64_t vocab_size() const = 0;
+  std::int64_t vocab_size() const { return static_cast<std::int64_t>(texts_.size()); }
   /// Throws Error if the text cannot be encoded: a character is not in the vocabulary, or the bytes
   /// are not UTF-8 and the tokeniser needs characters.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
@@ -39,12 +39,11 @@ class Tokenizer {
   virtual bool is_unknown(std::int32_t /*token*/) const { return false; }
   /// Returns the concatenated text of the tokens. Single-byte tokens can yield a text that begins
   /// or ends within a character. Throws Error if a token is outside the vocabulary.
-  virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
+  std::string decode(std::span<const std::int32_t> tokens) const;
   virtual TokenizerModel model() const = 0;
 
  protected:
-  /// Throws Error unless the token is in the vocabulary.
-  void check_token(std::int32_t token) const;
+  std::vector<std::string> texts_;  // of each token
 };
 
 /// Makes the tokeniser of this model. Throws Error if the kind is unknown or the model damaged.
@@ -56,6 +55,14 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer();
 /// Makes a tokeniser with one token for each character (code point) of `text`, in the order of code
 /// points. Throws Error if the text is empty or not UTF-8.
 std::unique_ptr<Tokenizer> make_char_tokenizer(std::string_view text);
+
+/// Makes a tokeniser from a serialised ModelProto, the content of a .model file. Throws Error if
+/// `model` is not one or is truncated.
+///
+/// The tokeniser encodes text in parts and decodes it token by token. It therefore ignores the
+/// settings of a model about the beginning and end of a text: it adds no space before it
+/// (add_dummy_prefix), removes none (remove_extra_whitespaces) and does not normalise its output.
+std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::string& model);
 
 enum class SentencePieceKind { unigram, bpe };
 

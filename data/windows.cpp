@@ -1,7 +1,6 @@
 #include "data/windows.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace mobius {
@@ -12,6 +11,12 @@ std::uint64_t labels_in(const TokenRange& range) {
 }
 
 }  // namespace
+
+std::uint64_t count_tokens(const std::vector<TokenRange>& ranges) {
+  std::uint64_t count = 0;
+  for (const TokenRange& range : ranges) count += range.size();
+  return count;
+}
 
 TokenWindows::TokenWindows(std::vector<TokenRange> ranges, std::int64_t length)
     : ranges_(std::move(ranges)), length_(static_cast<std::uint64_t>(length)), first_window_{0} {
@@ -27,12 +32,6 @@ std::uint64_t TokenWindows::slack(std::size_t range) const {
 std::size_t TokenWindows::range_of(std::uint64_t index) const {
   const auto next = std::upper_bound(first_window_.begin(), first_window_.end(), index);
   return static_cast<std::size_t>(next - first_window_.begin()) - 1;
-}
-
-std::uint64_t TokenWindows::n_tokens() const {
-  return std::accumulate(
-      ranges_.begin(), ranges_.end(), std::uint64_t{0},
-      [](std::uint64_t sum, const TokenRange& range) { return sum + range.size(); });
 }
 
 // FNV-1a over whole numbers.

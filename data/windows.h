@@ -18,6 +18,8 @@ struct TokenRange {
   std::uint64_t size() const { return end - begin; }
 };
 
+std::uint64_t count_tokens(const std::vector<TokenRange>& ranges);
+
 /// Adjacent windows, none across two ranges. A window reads length + 1 tokens and labels all but
 /// the first. Every token of a range except the first is labelled by exactly one window, apart from
 /// fewer than `length` left-over tokens per range.
@@ -36,7 +38,7 @@ class TokenWindows {
   std::uint64_t slack(std::size_t range) const;
 
   /// Number of tokens in all ranges.
-  std::uint64_t n_tokens() const;
+  std::uint64_t n_tokens() const { return count_tokens(ranges_); }
   /// Returns a hash of the length and the tokens of each range: of all tokens up to 8 million in
   /// total, and otherwise of evenly spaced blocks, to avoid reading large files.
   std::uint64_t digest() const;

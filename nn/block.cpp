@@ -8,16 +8,12 @@ Block::Block(const Initializer& init, const ModelOptions& model, const Attention
     : attention_dropout_(model.dropout, init.at("attention_dropout").path()),
       mlp_dropout_(model.dropout, init.at("mlp_dropout").path()) {
   const std::int64_t d = model.d_model;
-  attention_norm_ =
-      register_module("attention_norm", make_norm(model.norm, init.at("attention_norm"), d));
+  attention_norm_ = make_child<Norm>("attention_norm", init, model.norm, d);
   attention_ =
       register_module("attention", attention.build({.model = model, .init = init.at("attention")}));
-  mlp_norm_ = register_module("mlp_norm", make_norm(model.norm, init.at("mlp_norm"), d));
-  mlp_ = register_module("mlp", make_mlp(model.mlp, init.at("mlp"),
-                                         {.d_model = d,
-                                          .d_ff = model.hidden_width(),
-                                          .bias = model.bias,
-                                          .output_scale = model.residual_gain()}));
+  mlp_norm_ = make_child<Norm>("mlp_norm", init, model.norm, d);
+  mlp_ = make_child<Mlp>("mlp", init, model.mlp,
+                         MlpSizes{d, model.hidden_width(), model.bias, model.residual_gain()});
 }
 
 Variable Block::forward(Variable h, const AttentionMask& mask,

@@ -1,7 +1,7 @@
-// What layers say about themselves: named numbers for a person to look at.
+// Diagnostics: named numbers that layers report about themselves.
 //
-// Whoever wants them hands a DiagnosticsSink down with the ForwardContext. Without one, nothing is
-// counted and nothing is read back from the device.
+// A caller passes a DiagnosticsSink in the ForwardContext. Without one, layers count nothing and
+// read nothing back from the device.
 #pragma once
 
 #include <string>
@@ -12,48 +12,47 @@
 
 namespace mobius {
 
-/// One number a head, or a key/value head where it belongs to those.
+/// One number per head, or per key/value head.
 struct Diagnostic {
-  std::string name;  // "alpha", "entropy", or any other that a layer gives
+  std::string name;  // such as "alpha" or "entropy"
   std::vector<double> heads;
-  /// The mean over the heads and layers of a model is worth a place beside its loss, by this name;
-  /// empty: it is not.
+  /// The name under which the mean over heads and layers is reported beside the loss; empty if it
+  /// is not reported.
   std::string summary = {};
 };
 
-/// What one layer said.
+/// The diagnostics of one layer.
 struct LayerDiagnostics {
   std::vector<Diagnostic> values = {};
   Tensor weights = {};  // [H, N, N] of the first sequence; undefined unless they were asked for
 };
 
-/// How much a sink asks for. Attention layers form their weights for it, which the passes of
-/// training avoid: for a batch now and then.
+/// What a sink asks for. From `entropy` on, attention layers form their weights, which is too slow
+/// for every training step.
 enum class Diagnosis {
-  summary,  ///< what has a summary: it costs a pass next to nothing
-  entropy,  ///< and parameters, and the mean entropy of the weights, from a part of them at a time:
-            ///< memory linear in N
-  weights   ///< and all weights on the first sequence, N^2 a head, for short sequences
+  summary,  ///< values with a summary, at almost no cost
+  entropy,  ///< also parameters and the mean entropy of the weights, in memory linear in N
+  weights   ///< also all weights on the first sequence, N^2 per head, for short sequences
 };
 
 using NamedNumbers = std::vector<std::pair<std::string, double>>;
 
-/// Takes what the layers of a model say in one forward pass.
+/// Collects the diagnostics of one forward pass.
 class DiagnosticsSink {
  public:
   explicit DiagnosticsSink(Diagnosis diagnosis = Diagnosis::summary) : diagnosis_(diagnosis) {}
 
   bool asks_for(Diagnosis diagnosis) const { return diagnosis_ >= diagnosis; }
 
-  /// What is told from here on is another layer's. A layer that runs alone needs no such call.
+  /// Starts the diagnostics of the next layer. A layer that runs alone needs no such call.
   void begin_layer() { layers_.emplace_back(); }
   void tell(Diagnostic value) { layer().values.push_back(std::move(value)); }
   void tell_weights(Tensor weights) { layer().weights = std::move(weights); }
 
-  /// In the order of the model; a layer that said nothing is there, too.
+  /// One entry per layer in the order of the model, even if the layer reported nothing.
   const std::vector<LayerDiagnostics>& layers() const { return layers_; }
-  /// The mean of every value with a summary, over the heads of each layer and then over the layers
-  /// that told it.
+  /// Returns the mean of every value with a summary over the heads of each layer, then over the
+  /// layers that reported it.
   NamedNumbers summaries() const;
 
  private:

@@ -7,7 +7,7 @@ void require_buildable(const ModelOptions& model, const AttentionOptions& attent
   Block(Initializer::without_values(), model, attention);
 }
 
-// The parts that the constructor below makes. Of the blocks, which are alike, one is enough.
+// Counts the parts that the constructor below makes. Blocks are alike, so one is enough.
 ModelSize size_of_model(const ModelOptions& model, const AttentionOptions& attention,
                         std::int64_t vocab_size, std::int64_t max_seq_len) {
   const Initializer init = Initializer::without_values();
@@ -18,8 +18,7 @@ ModelSize size_of_model(const ModelOptions& model, const AttentionOptions& atten
   ModelSize size;
   size.embedding = table;
   size.positions = has_positions ? static_cast<double>(max_seq_len) * width : 0;
-  size.head =
-      static_cast<double>(make_norm(model.final_norm, init, model.d_model)->parameter_count());
+  size.head = static_cast<double>(Norm(init, model.final_norm, model.d_model).parameter_count());
   if (!model.tied_head) size.head += table;
 
   const Block block(init, model, attention);
@@ -52,8 +51,7 @@ LanguageModel::LanguageModel(const ModelOptions& model, const AttentionOptions& 
   if (model.positions == Positions::learned)
     positions_ = make_child<Embedding>("positions", init, max_seq_len, model.d_model);
   blocks_ = make_child<BlockStack>("blocks", init, model, attention);
-  final_norm_ = register_module("final_norm",
-                                make_norm(model.final_norm, init.at("final_norm"), model.d_model));
+  final_norm_ = make_child<Norm>("final_norm", init, model.final_norm, model.d_model);
   head_ = model.tied_head
               ? register_module("head", std::make_shared<Linear>(embedding_->weight(), products))
               : make_child<Linear>("head", init, model.d_model, vocab_size, /*bias=*/false);
@@ -81,12 +79,8 @@ Variable LanguageModel::hidden(const RowIndex& tokens, const ForwardContext& con
   return final_norm_->forward(blocks_->forward(h, {.causal = true}, context));
 }
 
-Variable LanguageModel::hidden(const Tensor& tokens, const ForwardContext& context) const {
-  return hidden(prepared(tokens), context);
-}
-
 Variable LanguageModel::logits(const Tensor& tokens, const ForwardContext& context) const {
-  return head_->forward(hidden(tokens, context));
+  return head_->forward(hidden(prepared(tokens), context));
 }
 
 Variable LanguageModel::extend(const Tensor& tokens, ModelCache& cache) const {
@@ -100,15 +94,6 @@ LossResult LanguageModel::loss(const RowIndex& tokens, const Labels& labels,
                                const ForwardContext& context, double normalizer) const {
   return linear_cross_entropy(hidden(tokens, context), head_->weight(), labels, normalizer,
                               head_->products());
-}
-
-LossResult LanguageModel::loss(const Tensor& tokens, const Tensor& labels,
-                               const ForwardContext& context, double normalizer) const {
-  if (labels.shape() != tokens.shape())
-    throw ShapeError("language model: tokens {} and labels {} differ in shape",
-                     to_string(tokens.shape()), to_string(labels.shape()));
-  return loss(prepared(tokens), Labels("language model", labels, vocab_size_).to(device()), context,
-              normalizer);
 }
 
 std::vector<std::shared_ptr<Attention>> LanguageModel::attentions() const {

@@ -14,11 +14,11 @@ class Linear : public Module {
  public:
   /// `gain` is a factor on the standard deviation of the initial weight.
   Linear(const Initializer& init, std::int64_t in, std::int64_t out, bool bias, double gain = 1);
-  /// With outputs of several uses, whose rows of the weight start as matrices of their own; see
-  /// Initializer::stacked().
+  /// Makes one layer for several outputs, whose rows of the weight are initialised as separate
+  /// matrices; see Initializer::stacked().
   Linear(const Initializer& init, std::int64_t in, const std::vector<std::int64_t>& outs,
          bool bias);
-  /// Without bias, over another module's matrix: both change together, and it is saved once.
+  /// Makes a layer without bias that shares another module's matrix, which is saved once.
   explicit Linear(const Variable& tied_weight, ProductPrecision products = ProductPrecision::full);
 
   /// x[..., in] -> [..., out].
@@ -43,8 +43,6 @@ class Embedding : public Module {
 
   /// An index of any shape into the n rows -> [index..., d].
   Variable forward(const RowIndex& index) const { return gather_rows(weight_, index); }
-  /// Checks the index (i32 or i64) first: throws Error where it lies outside [0, n).
-  Variable forward(const Tensor& index) const { return gather_rows(weight_, index); }
   /// Rows [begin, end).
   Variable rows(std::int64_t begin, std::int64_t end) const {
     return slice(weight_, 0, begin, end);

@@ -18,19 +18,6 @@ void require_heads_fit(const ModelOptions& model) {
     throw ConfigError("n_heads = {} is no divisor of d_model = {}", model.n_heads, model.d_model);
 }
 
-void require_groups_fit(const ModelOptions& model) {
-  if (model.n_kv_heads < 0 || (model.n_kv_heads > 0 && model.n_heads % model.n_kv_heads != 0))
-    throw ConfigError("n_kv_heads = {} is neither 0 nor a divisor of n_heads = {}",
-                      model.n_kv_heads, model.n_heads);
-}
-
-void require_pairs_for_rope(const ModelOptions& model) {
-  if (!heads_fit(model) || model.positions != Positions::rope) return;
-  if (model.head_dim() % 2 != 0)
-    throw ConfigError("rope rotates pairs, so d_model / n_heads must be even, got {} / {} = {}",
-                      model.d_model, model.n_heads, model.head_dim());
-}
-
 }  // namespace
 
 void ModelOptions::describe(Schema& schema) {
@@ -84,7 +71,7 @@ void ModelOptions::describe(Schema& schema) {
       .positive()
       .only_if([this] { return init == InitKind::normal; }, "init: normal");
 
-  // Of two numbers that do not fit together, the one that was set is to blame.
+  // If two numbers do not fit together, the error names the one that was set.
   const auto blames_heads = [this] { return n_heads != ModelOptions().n_heads; };
   schema.check("n_heads", [this, blames_heads] {
     if (blames_heads()) require_heads_fit(*this);
@@ -92,12 +79,19 @@ void ModelOptions::describe(Schema& schema) {
   schema.check("d_model", [this, blames_heads] {
     if (!blames_heads()) require_heads_fit(*this);
   });
-  schema.check("n_kv_heads", [this] { require_groups_fit(*this); });
-  schema.check("positions", [this] { require_pairs_for_rope(*this); });
+  schema.check("n_kv_heads", [this] {
+    if (n_kv_heads < 0 || (n_kv_heads > 0 && n_heads % n_kv_heads != 0))
+      throw ConfigError("n_kv_heads = {} is neither 0 nor a divisor of n_heads = {}", n_kv_heads,
+                        n_heads);
+  });
+  schema.check("positions", [this] {
+    if (heads_fit(*this) && positions == Positions::rope && head_dim() % 2 != 0)
+      throw ConfigError("rope rotates pairs, so d_model / n_heads must be even, got {} / {} = {}",
+                        d_model, n_heads, head_dim());
+  });
 }
 
-// What is described as it stands has its own values for defaults: a program may state numbers that
-// nothing reads.
+// The described values are their own defaults, so a program may set numbers that have no effect.
 void ModelOptions::validate() const {
   ModelOptions model = *this;
   mobius::validate(*mobius::describe(model), "model");

@@ -13,7 +13,7 @@ namespace mobius {
 
 namespace {
 
-// MPI's own errors end all ranks with a message: its default, which we keep.
+// By default, an error of MPI ends all ranks with a message.
 
 MPI_Datatype mpi_type(DType dtype) {
   switch (dtype) {
@@ -41,25 +41,11 @@ int count_of(const Tensor& values) {
   return static_cast<int>(values.numel());
 }
 
-void require_dense(const Tensor& values) {
-  if (!values.is_contiguous()) throw Error("mpi: the values are not dense");
-}
-
-void require_summable(const Tensor& values) {
-  if (values.dtype() == DType::f32 || values.dtype() == DType::f64) return;
-  throw_unsupported_dtype("mpi: sum", values.dtype());
-}
-
-void require_equal_parts(const Tensor& values, int size) {
-  if (values.numel() % size == 0) return;
-  throw Error("mpi: {} values have no equal parts for {} ranks", values.numel(), size);
-}
-
-// The values of a tensor where MPI can reach them: themselves, or a copy.
+// The values of a tensor in host memory: themselves or a copy.
 class HostValues {
  public:
   explicit HostValues(Tensor values) : values_(std::move(values)), host_(values_) {
-    require_dense(values_);
+    if (!values_.is_contiguous()) throw Error("mpi: the values are not dense");
     count_of(values_);
     if (values_.device().type == DeviceType::cpu) return;
     host_ = Tensor::empty(values_.shape(), values_.dtype());
@@ -67,11 +53,9 @@ class HostValues {
   }
 
   const Tensor& host() const { return host_; }
-  // To be called when they have changed.
+  // Must be called after a change.
   void give_back() {
-    if (!host_.shares_storage(values_)) {
-      copy_from_host(host_.raw(), values_);
-    }
+    if (!host_.shares_storage(values_)) copy_from_host(host_.raw(), values_);
     values_.bump_version();
   }
 
@@ -79,35 +63,28 @@ class HostValues {
   Tensor values_, host_;
 };
 
-// An operation in which each rank owns its part of the values. Where it reduces, every rank first
-// sends each part to its owner, who adds what it gets to its own in the order of the ranks: so a
-// sum depends on the number of ranks alone. Where it gathers, the owners then send their parts to
-// all. The messages of a step go directly from rank to rank, in all (size - 1) / size of the values
-// from each, which is the least possible; MPI's own non-blocking reductions may send more, and add
-// up in an order of their own.
+// Each rank owns its part of the values. To reduce, every rank sends each part to its owner, who
+// sums the parts in the order of the ranks, so a sum depends only on the number of ranks. To
+// gather, the owners send their parts to all. Messages go directly from rank to rank, and each rank
+// sends (size - 1) / size of the values per step, the least possible. MPI's own non-blocking
+// reductions may send more and sum in another order.
 class Exchange final : public Pending {
  public:
-  struct Kind {
-    bool reduces, gathers;
-  };
   // Its messages have the tags `tag` and `tag` + 1.
-  Exchange(Tensor values, Kind kind, const Communicator& ranks, int tag,
+  Exchange(Tensor values, bool reduces, bool gathers, const Communicator& ranks, int tag,
            std::vector<Exchange*>& under_way)
       : values_(std::move(values)),
         flat_(values_.host().reshape({-1})),
-        kind_(kind),
+        gathers_(gathers),
         rank_(ranks.rank()),
         size_(ranks.size()),
         tag_(tag),
         under_way_(under_way) {
     under_way_.push_back(this);
-    if (kind_.reduces) {
-      start_reducing();
-    } else {
-      start_gathering();
-    }
+    if (reduces) received_ = Tensor::empty({size_ - 1, part(rank_).numel()}, flat_.dtype());
+    send_parts(reduces);
   }
-  // Given up half-way only where an error ends the process: MPI may still write to the values.
+  // If an error ends the process half-way, MPI may still write to the values.
   ~Exchange() override {
     std::erase(under_way_, this);
     if (is_complete_) return;
@@ -118,7 +95,7 @@ class Exchange final : public Pending {
   void advance() override {
     while (!is_complete_ && have_arrived()) go_on();
   }
-  // The others move on, too: another rank may wait for what this one has to send in them.
+  // Advances all operations, because another rank may wait for their messages.
   void wait() override {
     while (!is_complete_) {
       for (Exchange* exchange : under_way_) exchange->advance();
@@ -130,23 +107,13 @@ class Exchange final : public Pending {
     const Share share = share_of(flat_.numel(), rank, size_);
     return flat_.slice(0, share.begin, share.end);
   }
-  // What `rank` sent of this rank's part.
+  // Returns what `rank` sent of this rank's part.
   Tensor version_of(int rank) const {
     if (rank == rank_) return part(rank_);
     const int row = rank < rank_ ? rank : rank - 1;
     return received_.slice(0, row, row + 1).reshape({-1});
   }
 
-  void send(const Tensor& values, int to, int tag) {
-    if (values.numel() == 0) return;
-    MPI_Isend(values.raw(), count_of(values), mpi_type(values.dtype()), to, tag, MPI_COMM_WORLD,
-              &requests_.emplace_back());
-  }
-  void receive(const Tensor& values, int from, int tag) {
-    if (values.numel() == 0) return;
-    MPI_Irecv(values.raw(), count_of(values), mpi_type(values.dtype()), from, tag, MPI_COMM_WORLD,
-              &requests_.emplace_back());
-  }
   bool have_arrived() {
     int is_complete = 0;
     MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &is_complete,
@@ -154,19 +121,22 @@ class Exchange final : public Pending {
     return is_complete != 0;
   }
 
-  void start_reducing() {
-    received_ = Tensor::empty({size_ - 1, part(rank_).numel()}, flat_.dtype());
-    for_each_other([this](int other) {
-      receive(version_of(other), other, tag_);
-      send(part(other), other, tag_);
-    });
-  }
-  void start_gathering() {
+  // Sends each part to its owner, or the own part to all. Each rank begins with the next one: not
+  // all with the first.
+  void send_parts(bool to_owners) {
     requests_.clear();
-    for_each_other([this](int other) {
-      receive(part(other), other, tag_ + 1);
-      send(part(rank_), other, tag_ + 1);
-    });
+    const int tag = to_owners ? tag_ : tag_ + 1;
+    for (int i = 1; i < size_; ++i) {
+      const int other = (rank_ + i) % size_;
+      const Tensor in = to_owners ? version_of(other) : part(other);
+      const Tensor out = part(to_owners ? other : rank_);
+      if (in.numel() > 0)
+        MPI_Irecv(in.raw(), count_of(in), mpi_type(in.dtype()), other, tag, MPI_COMM_WORLD,
+                  &requests_.emplace_back());
+      if (out.numel() > 0)
+        MPI_Isend(out.raw(), count_of(out), mpi_type(out.dtype()), other, tag, MPI_COMM_WORLD,
+                  &requests_.emplace_back());
+    }
   }
   void add_up() {
     Tensor sum = version_of(0);
@@ -174,24 +144,18 @@ class Exchange final : public Pending {
     if (rank_ != 0) part(rank_).copy_from(sum);
     received_ = Tensor();
   }
-  // To be called when the messages of a step have arrived.
+  // Must be called when the messages of a step have arrived.
   void go_on() {
     if (received_.defined()) {
       add_up();
-      if (kind_.gathers) return start_gathering();
+      if (gathers_) return send_parts(/*to_owners=*/false);
     }
     values_.give_back();
     is_complete_ = true;
   }
-  // Each rank begins with the next one: not all with the first.
-  template <typename Fn>
-  void for_each_other(Fn&& fn) const {
-    for (int i = 1; i < size_; ++i) fn((rank_ + i) % size_);
-  }
-
   HostValues values_;
   Tensor flat_, received_;
-  Kind kind_;
+  bool gathers_;
   int rank_, size_, tag_;
   bool is_complete_ = false;
   std::vector<MPI_Request> requests_;
@@ -204,20 +168,6 @@ class MpiCommunicator final : public Communicator {
   ~MpiCommunicator() override {
     MPI_Barrier(MPI_COMM_WORLD);  // a launcher may end the others when the first one leaves
     MPI_Finalize();
-  }
-
-  std::unique_ptr<Pending> start_sum(Tensor values) override {
-    require_summable(values);
-    return start(std::move(values), {.reduces = true, .gathers = true});
-  }
-  std::unique_ptr<Pending> start_reduce_scatter(Tensor values) override {
-    require_summable(values);
-    require_equal_parts(values, size());
-    return start(std::move(values), {.reduces = true, .gathers = false});
-  }
-  std::unique_ptr<Pending> start_all_gather(Tensor values) override {
-    require_equal_parts(values, size());
-    return start(std::move(values), {.reduces = false, .gathers = true});
   }
 
   void sum(std::span<double> values) override {
@@ -248,13 +198,19 @@ class MpiCommunicator final : public Communicator {
     std::_Exit(exit_code);
   }
 
- private:
-  std::unique_ptr<Pending> start(Tensor values, Exchange::Kind kind) {
+ protected:
+  std::unique_ptr<Pending> start(Tensor values, Steps steps) override {
+    if (steps.reduces && values.dtype() != DType::f32 && values.dtype() != DType::f64)
+      throw_unsupported_dtype("mpi: sum", values.dtype());
+    if (!(steps.reduces && steps.gathers) && values.numel() % size() != 0)
+      throw Error("mpi: {} values have no equal parts for {} ranks", values.numel(), size());
     constexpr int least_tag_bound = 32767;  // of any MPI
     next_tag_ = (next_tag_ + 2) % (least_tag_bound - 1);
-    return std::make_unique<Exchange>(std::move(values), kind, *this, next_tag_, under_way_);
+    return std::make_unique<Exchange>(std::move(values), steps.reduces, steps.gathers, *this,
+                                      next_tag_, under_way_);
   }
 
+ private:
   int next_tag_ = 0;
   std::vector<Exchange*> under_way_;
 };

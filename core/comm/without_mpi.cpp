@@ -1,4 +1,4 @@
-// In place of mpi_communicator.cpp where MPI is not installed.
+// Replaces mpi_communicator.cpp if MPI is not installed.
 
 #include "core/comm/communicator.h"
 #include "core/error.h"

@@ -8,8 +8,8 @@
 namespace mobius {
 namespace {
 
-// The first known name of which `name` is a part, or the other way round; very short ones are parts
-// of everything and mean nothing.
+// Returns the first known name that contains `name` or is contained in it. Ignores very short
+// names, which are parts of everything.
 std::string containing_name(std::string_view name, const std::vector<std::string>& known) {
   const auto lies_in = [](std::string_view part, std::string_view whole) {
     return part.size() >= 3 && whole.find(part) != std::string_view::npos;

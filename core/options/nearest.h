@@ -1,4 +1,4 @@
-// "Did you mean": the known name a misspelt one was probably meant to be.
+// "Did you mean": finds the known name that a misspelt name was probably meant to be.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,17 @@
 
 namespace mobius {
 
-/// The least number of single-character insertions, deletions, replacements and swaps of neighbours
-/// that turn `a` into `b` (optimal string alignment distance).
+/// Returns the least number of single-character insertions, deletions, replacements and swaps of
+/// neighbours that turn `a` into `b` (optimal string alignment distance).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The name of `known` that `name` was probably meant to be, the first of equals: the closest,
-/// where at most a third of the characters differ (one is always allowed), or else one that
-/// contains it or lies in it ("steps" for "max_steps"). Empty where there is none.
+/// Returns the closest name of `known` if at most a third of the characters differ (one is always
+/// allowed), else a name that contains `name` or is contained in it ("steps" for "max_steps"). Of
+/// equal candidates, returns the first; empty if there is none.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
-/// How an error about an unknown name ends: "did you mean 'softmax'?", or, where nothing is close,
-/// "known: adamw, sgd".
+/// Returns the end of an error about an unknown name: "did you mean 'softmax'?", or "known: adamw,
+/// sgd" if no name is close.
 std::string suggest_name(std::string_view name, const std::vector<std::string>& known);
 
 }  // namespace mobius

@@ -14,7 +14,7 @@
 
 namespace mobius {
 
-/// One kind of a registry, chosen: its name, and its options. Empty until something is chosen.
+/// A chosen kind of a registry: its name and its options. Empty until one is chosen.
 template <typename Options>
 struct Chosen {
   std::string name;
@@ -25,11 +25,11 @@ struct Chosen {
   Options* operator->() const { return options.get(); }
 };
 
-/// An ordered list of kinds: name, one line of help, and how to make the kind's default options.
+/// An ordered list of kinds, each with a name, one line of help, and a factory of default options.
 /// `Options` is an abstract struct with `virtual void describe(Schema&)`.
 ///
-/// Registries are plain objects, filled by functions such as builtin_attentions() and handed down:
-/// nothing registers itself. A registry must outlive every Schema that refers to it.
+/// Registries are plain objects, filled by functions such as builtin_attentions(). A registry must
+/// outlive every Schema that refers to it.
 template <typename Options>
 class Registry {
  public:
@@ -41,7 +41,7 @@ class Registry {
     Factory make;
   };
 
-  /// Adds a kind; a name given twice is an Error. Returns the registry, to chain.
+  /// Adds a kind. Throws Error if the name is taken.
   Registry& add(std::string name, std::string help, Factory make) {
     if (find(name) != nullptr) throw Error("registry: '{}' is added twice", name);
     kinds_.push_back({std::move(name), std::move(help), std::move(make)});
@@ -54,8 +54,8 @@ class Registry {
     return add(std::move(name), std::move(help), [] { return std::make_unique<Derived>(); });
   }
 
-  /// Default options of the named kind. An unknown name is a ConfigError that says the nearest
-  /// known name, or all of them.
+  /// Makes default options of the named kind. Throws ConfigError with the nearest name, or all
+  /// names, if the name is unknown.
   Chosen<Options> choose(std::string_view name) const {
     const Kind* kind = find(name);
     if (kind == nullptr)

@@ -12,81 +12,32 @@
 namespace mobius {
 namespace {
 
-const char* type_text(OptionType type, bool plural) {
+std::string_view type_text(OptionType type) {
   switch (type) {
     case OptionType::boolean:
-      return plural ? "booleans" : "boolean";
+      return "boolean";
     case OptionType::integer:
-      return plural ? "integers" : "integer";
+      return "integer";
     case OptionType::number:
-      return plural ? "numbers" : "number";
+      return "number";
     case OptionType::text:
-      return plural ? "texts" : "text";
+      return "text";
   }
   throw Error("schema: unknown option type");
-}
-
-bool is_empty(const OptionValue& value) {
-  return std::visit(
-      [](const auto& held) {
-        if constexpr (requires { held.empty(); }) {
-          return held.empty();
-        } else {
-          return false;
-        }
-      },
-      value);
-}
-
-void refuse_twins(const std::vector<const OptionEntry*>& entries) {
-  std::set<std::string_view> keys;
-  for (const OptionEntry* entry : entries) {
-    if (!keys.insert(key_of(*entry)).second) {
-      throw Error("schema: key '{}' is described twice", key_of(*entry));
-    }
-  }
 }
 
 }  // namespace
 
 OptionField::OptionField(std::string key, std::string help, OptionForm form, Get get, Set set)
-    : key_(std::move(key)),
-      help_(std::move(help)),
+    : OptionKey(std::move(key), std::move(help)),
       form_(form),
       get_(std::move(get)),
       set_(std::move(set)),
       initial_(get_()) {}
 
-OptionField& OptionField::above(double value) {
-  bound(lower_, {value, false});
-  return *this;
-}
-
-OptionField& OptionField::at_least(double value) {
-  bound(lower_, {value, true});
-  return *this;
-}
-
-OptionField& OptionField::below(double value) {
-  bound(upper_, {value, false});
-  return *this;
-}
-
-OptionField& OptionField::at_most(double value) {
-  bound(upper_, {value, true});
-  return *this;
-}
-
 OptionField& OptionField::one_of(std::vector<std::string> choices) {
-  if (form_.type != OptionType::text) throw Error("schema: '{}' is not a text", key_);
+  if (form_.type != OptionType::text) throw Error("schema: '{}' is not a text", key());
   choices_ = std::move(choices);
-  return *this;
-}
-
-OptionField& OptionField::non_empty() {
-  if (form_.type != OptionType::text && !form_.is_list)
-    throw Error("schema: '{}' is neither a text nor a list", key_);
-  is_non_empty_ = true;
   return *this;
 }
 
@@ -96,7 +47,7 @@ OptionField& OptionField::required() {
 }
 
 OptionField& OptionField::unbounded() {
-  if (form_.type != OptionType::integer) throw Error("schema: '{}' is not an integer", key_);
+  if (form_.type != OptionType::integer) throw Error("schema: '{}' is not an integer", key());
   is_unbounded_ = true;
   return *this;
 }
@@ -107,16 +58,16 @@ OptionField& OptionField::only_if(std::function<bool()> condition, std::string w
   return *this;
 }
 
-void OptionField::bound(std::optional<Bound>& side, Bound bound) {
+OptionField& OptionField::bound(std::optional<Bound>& side, Bound bound) {
   if (form_.type != OptionType::integer && form_.type != OptionType::number)
-    throw Error("schema: '{}' is not a number", key_);
+    throw Error("schema: '{}' is not a number", key());
   side = bound;
+  return *this;
 }
 
 std::string OptionField::type_name() const {
-  std::string name = form_.is_list ? fmt::format("list of {}", type_text(form_.type, true))
-                                   : type_text(form_.type, false);
-  return form_.is_nullable ? name + " or null" : name;
+  return fmt::format("{}{}{}{}", form_.is_list ? "list of " : "", type_text(form_.type),
+                     form_.is_list ? "s" : "", form_.is_nullable ? " or null" : "");
 }
 
 std::string OptionField::range() const {
@@ -127,7 +78,7 @@ std::string OptionField::range() const {
   }
   if (lower_) return fmt::format("{} {}", lower_->inclusive ? ">=" : ">", lower_->value);
   if (upper_) return fmt::format("{} {}", upper_->inclusive ? "<=" : "<", upper_->value);
-  return is_non_empty_ ? "not empty" : "";
+  return "";
 }
 
 void OptionField::assign(const OptionValue& value) const {
@@ -140,7 +91,6 @@ void OptionField::verify(const OptionValue& value) const {
     if (!form_.is_nullable) throw ConfigError("expected {}, got null", type_name());
     return;
   }
-  if (is_non_empty_ && is_empty(value)) throw ConfigError("must not be empty");
   std::visit([this](const auto& held) { verify_held(held); }, value);
 }
 
@@ -185,18 +135,12 @@ bool OptionField::contains(double value) const {
   return above && below;
 }
 
-OptionList& OptionList::non_empty() {
-  is_non_empty_ = true;
-  return *this;
-}
-
 void OptionVariant::choose(std::string_view name) {
   if (name != current()) active_ = choose_(name);
 }
 
 const std::string& key_of(const OptionEntry& entry) {
-  const auto key = [](const auto& held) -> const std::string& { return held.key(); };
-  return std::visit(key, entry);
+  return std::visit([](const OptionKey& held) -> const std::string& { return held.key(); }, entry);
 }
 
 Schema::Schema() = default;
@@ -205,9 +149,7 @@ Schema& Schema::operator=(Schema&&) noexcept = default;
 Schema::~Schema() = default;
 
 Schema& Schema::section(std::string key, std::string help) {
-  OptionSection section;
-  section.key_ = std::move(key);
-  section.help_ = std::move(help);
+  OptionSection section(std::move(key), std::move(help));
   section.schema_ = std::make_unique<Schema>();
   return add(std::move(section)).schema();
 }
@@ -241,7 +183,10 @@ std::vector<const OptionEntry*> Schema::entries() const {
       entries.insert(entries.end(), active.begin(), active.end());
     }
   }
-  refuse_twins(entries);
+  std::set<std::string_view> keys;
+  for (const OptionEntry* entry : entries)
+    if (!keys.insert(key_of(*entry)).second)
+      throw Error("schema: key '{}' is described twice", key_of(*entry));
   return entries;
 }
 

@@ -1,6 +1,6 @@
-// Schema: what an options struct says about its members, once.
+// Schema: the description of an options struct.
 //
-// An options struct describes itself; everything else follows from the description: strict reading
+// An options struct describes itself once. The description serves strict reading
 // (train/config/reader.h), the help of every key and the resolved configuration
 // (train/config/writer.h).
 //
@@ -21,9 +21,9 @@
 //     }
 //   };
 //
-// A default is the member's value when it is described. A Schema refers to the members it
-// describes: it must not outlive the struct, and the struct must not move while it is in use.
-// A misuse of this interface (a key described twice, a range on a text) is an Error.
+// A default is the member's value when it is described. A Schema refers to the members: it must not
+// outlive the struct, and the struct must not move. A misuse of this interface (a key described
+// twice, a range on a text) throws Error.
 #pragma once
 
 #include <concepts>
@@ -49,19 +49,19 @@ class Registry;
 template <typename Options>
 struct Chosen;
 
-/// The value of one field, whatever the type of the member behind it; monostate is null.
+/// The value of a field of any type; monostate is null.
 using OptionValue =
     std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                  std::vector<double>, std::vector<std::string>>;
 
 enum class OptionType { boolean, integer, number, text };
 
-/// The largest count: of an integer that has a least value, unless its field is unbounded(). Sums
-/// and small multiples of a few of them cannot overflow 64 bits.
+/// The limit of every integer field with a lower bound, unless it is unbounded(). Sums and small
+/// multiples of a few such numbers cannot overflow 64 bits.
 inline constexpr std::int64_t largest_count = 1'000'000'000'000'000;
 
-/// The form of a field: its type, whether it is a list of that type, whether null is a value, and
-/// for integers what the member can hold.
+/// The form of a field: its type, whether it is a list, whether null is allowed, and the range of
+/// an integer member.
 struct OptionForm {
   OptionType type;
   bool is_list = false;
@@ -70,14 +70,27 @@ struct OptionForm {
   std::int64_t largest = std::numeric_limits<std::int64_t>::max();
 };
 
-/// How a member type is carried by an OptionValue: bool, any integer type, double, std::string,
-/// std::vector of integers, doubles or strings, and std::optional of all these.
+/// How an OptionValue holds a member type: bool, any integer type, double, std::string, std::vector
+/// of integers, doubles or strings, and std::optional of all these.
 template <typename T>
 struct OptionCodec;
 
-/// A key bound to a member. Limits chain: schema.field(...).at_least(0).below(1). On a list they
-/// hold for every element.
-class OptionField {
+/// The base of every kind of entry.
+class OptionKey {
+ public:
+  OptionKey(std::string key, std::string help) : key_(std::move(key)), help_(std::move(help)) {}
+
+  const std::string& key() const { return key_; }
+  const std::string& help() const { return help_; }
+
+ private:
+  std::string key_;
+  std::string help_;
+};
+
+/// A key bound to a member. Limits chain: schema.field(...).at_least(0).below(1). Limits of a list
+/// apply to every element.
+class OptionField : public OptionKey {
  public:
   using Get = std::function<OptionValue()>;
   using Set = std::function<void(const OptionValue&)>;
@@ -86,24 +99,20 @@ class OptionField {
 
   OptionField& positive() { return above(0); }
   OptionField& non_negative() { return at_least(0); }
-  OptionField& above(double bound);                       // value > bound
-  OptionField& at_least(double bound);                    // value >= bound
-  OptionField& below(double bound);                       // value < bound
-  OptionField& at_most(double bound);                     // value <= bound
+  OptionField& above(double value) { return bound(lower_, {value, false}); }
+  OptionField& at_least(double value) { return bound(lower_, {value, true}); }
+  OptionField& below(double value) { return bound(upper_, {value, false}); }
+  OptionField& at_most(double value) { return bound(upper_, {value, true}); }
   OptionField& one_of(std::vector<std::string> choices);  // of texts
-  OptionField& non_empty();                               // of texts and lists
   OptionField& required();                                // no default: the user must say it
-  /// Of counts that nothing is computed with but comparisons: seeds, and those of which any large
-  /// one means "all".
+  /// Lifts the limit largest_count. For numbers that are only compared: seeds, and counts whose
+  /// large values mean "all".
   OptionField& unbounded();
-  /// Of a key that something reads only where `condition` holds, which `when` says as a file would:
-  /// only_if([this] { return positions == Positions::rope; }, "positions: rope"). Elsewhere another
-  /// value than the default is an error, "has no effect unless positions: rope"; the default may
-  /// stand there all the same, for a configuration that states every value.
+  /// Declares that the key has an effect only if `condition` holds, which `when` words as a file
+  /// would: only_if([this] { return positions == Positions::rope; }, "positions: rope"). Otherwise
+  /// a value other than the default is an error, "has no effect unless positions: rope".
   OptionField& only_if(std::function<bool()> condition, std::string when);
 
-  const std::string& key() const { return key_; }
-  const std::string& help() const { return help_; }
   const OptionForm& form() const { return form_; }
   const std::vector<std::string>& choices() const { return choices_; }
   bool is_required() const { return is_required_; }
@@ -116,13 +125,13 @@ class OptionField {
   const OptionValue& initial() const { return initial_; }
   OptionValue value() const { return get_(); }
 
-  /// Sets the member. A value outside the limits is a ConfigError that says what was expected and
-  /// what came, and leaves the member as it was.
+  /// Sets the member. Throws ConfigError and leaves the member unchanged if the value is outside
+  /// the limits.
   void assign(const OptionValue& value) const;
 
-  /// Throws ConfigError unless the value lies within the limits.
+  /// Throws ConfigError unless the value is within the limits.
   void verify(const OptionValue& value) const;
-  /// Throws ConfigError where the member has another value than its default, and nothing reads it.
+  /// Throws ConfigError if the member differs from its default although it has no effect.
   void require_effect() const;
 
  private:
@@ -133,7 +142,7 @@ class OptionField {
     bool inclusive;
   };
 
-  void bound(std::optional<Bound>& side, Bound bound);
+  OptionField& bound(std::optional<Bound>& side, Bound bound);
   bool contains(double value) const;
   void verify_held(std::monostate) const {}
   void verify_held(bool) const {}
@@ -143,8 +152,6 @@ class OptionField {
   template <typename T>
   void verify_held(const std::vector<T>& list) const;
 
-  std::string key_;
-  std::string help_;
   OptionForm form_;
   Get get_;
   Set set_;
@@ -154,41 +161,32 @@ class OptionField {
   std::vector<std::string> choices_;
   std::function<bool()> condition_;  // of only_if(); empty: always
   std::string when_;
-  bool is_non_empty_ = false;
   bool is_required_ = false;
   bool is_unbounded_ = false;
 };
 
 /// A key with a schema of its own below it.
-class OptionSection {
+class OptionSection : public OptionKey {
  public:
-  const std::string& key() const { return key_; }
-  const std::string& help() const { return help_; }
+  using OptionKey::OptionKey;
   Schema& schema() const { return *schema_; }
 
  private:
   friend class Schema;
 
-  std::string key_;
-  std::string help_;
   std::unique_ptr<Schema> schema_;
 };
 
-/// Default options made only to be described, for help and for messages, with their schema.
+/// Default options with their schema, for help and messages.
 struct OptionPreview {
   std::shared_ptr<void> options;
   std::unique_ptr<Schema> schema;
 };
 
 /// A key with a list of structs below it.
-class OptionList {
+class OptionList : public OptionKey {
  public:
-  OptionList& non_empty();
-
-  const std::string& key() const { return key_; }
-  const std::string& help() const { return help_; }
-  bool is_non_empty() const { return is_non_empty_; }
-
+  using OptionKey::OptionKey;
   std::size_t size() const { return size_(); }
   void reset(std::size_t size) const { reset_(size); }  // that many default elements
   std::unique_ptr<Schema> element(std::size_t index) const { return element_(index); }
@@ -197,41 +195,35 @@ class OptionList {
  private:
   friend class Schema;
 
-  std::string key_;
-  std::string help_;
   std::function<std::size_t()> size_;
   std::function<void(std::size_t)> reset_;
   std::function<std::unique_ptr<Schema>(std::size_t)> element_;
   std::function<OptionPreview()> preview_;
-  bool is_non_empty_ = false;
 };
 
-/// A key that chooses one kind of a registry; the keys of the chosen kind stand beside it.
-class OptionVariant {
+/// A key that chooses one kind of a registry. The keys of the chosen kind follow it.
+class OptionVariant : public OptionKey {
  public:
+  using OptionKey::OptionKey;
   struct Kind {
     std::string name;
     std::string help;
   };
 
-  const std::string& key() const { return key_; }
-  const std::string& help() const { return help_; }
   const std::vector<Kind>& kinds() const { return kinds_; }
   const std::string& initial() const { return initial_; }  // empty: must be chosen
 
   std::string current() const { return current_(); }  // empty: none yet
   Schema& active() const { return *active_; }         // of the current kind; empty where none
 
-  /// Puts default options of the named kind in place; those of the current kind stay as they are.
-  /// An unknown name is a ConfigError.
+  /// Sets default options of the named kind, unless it is the current kind. Throws ConfigError if
+  /// the name is unknown.
   void choose(std::string_view name);
   OptionPreview preview(std::string_view name) const { return preview_(name); }
 
  private:
   friend class Schema;
 
-  std::string key_;
-  std::string help_;
   std::vector<Kind> kinds_;
   std::string initial_;
   std::function<std::string()> current_;
@@ -246,8 +238,8 @@ const std::string& key_of(const OptionEntry& entry);
 
 class Schema {
  public:
-  /// A condition over several fields. `run` throws an Error that says what is wrong; `key` is the
-  /// key to blame, relative to this schema, dotted where it lies deeper.
+  /// A condition over several fields. `run` throws an Error if it fails. `key` is the key to blame,
+  /// relative to this schema and dotted if it lies deeper.
   struct Check {
     std::string key;
     std::function<void()> run;
@@ -258,52 +250,47 @@ class Schema {
   Schema& operator=(Schema&&) noexcept;
   ~Schema();
 
-  /// A value. T is any type that OptionCodec carries.
+  /// Describes a value of any type that OptionCodec holds.
   template <typename T>
   OptionField& field(std::string key, T& member, std::string help);
 
-  /// A value of an enumeration (or an optional one), by name:
+  /// Describes a value of an enumeration by name:
   ///   schema.choice("kind", kind, {{"cosine", Decay::cosine}, {"none", Decay::none}}, "...");
   template <typename T>
   OptionField& choice(std::string key, T& member,
                       std::type_identity_t<std::vector<std::pair<std::string, T>>> names,
                       std::string help);
-  template <typename T>
-  OptionField& choice(std::string key, std::optional<T>& member,
-                      std::type_identity_t<std::vector<std::pair<std::string, T>>> names,
-                      std::string help);
 
-  /// A section below this one, to be filled by the caller or by the options struct.
+  /// Adds a section, which the caller or the options struct fills.
   Schema& section(std::string key, std::string help);
   template <typename Options>
   void section(std::string key, Options& options, std::string help);
 
-  /// A list of options structs.
+  /// Describes a list of options structs.
   template <typename Options>
-  OptionList& list(std::string key, std::vector<Options>& members, std::string help);
+  void list(std::string key, std::vector<Options>& members, std::string help);
 
-  /// One kind of a registry. Reading another kind than the current one replaces `chosen` by default
-  /// options of that kind, whose keys then belong to this schema. Where `chosen` is empty, the user
-  /// must choose.
+  /// Describes the choice of a kind from a registry. Reading another kind replaces `chosen` with
+  /// default options of that kind, whose keys then belong to this schema. If `chosen` is empty, the
+  /// user must choose.
   template <typename Options>
   void variant(std::string key, Chosen<Options>& chosen, const Registry<Options>& registry,
                std::string help);
 
   void check(std::string key, std::function<void()> run);
 
-  /// Takes the defaults of another instance of the struct that was described here: for one that has
-  /// been filled in already.
+  /// Takes the defaults from the schema of another instance of the described struct.
   void take_defaults(const Schema& unset);
 
-  /// What was described here, in order.
+  /// Returns the described entries in order.
   std::deque<OptionEntry>& described() { return entries_; }
   const std::deque<OptionEntry>& described() const { return entries_; }
   const std::vector<Check>& checks() const { return checks_; }
 
-  /// The same, with the entries of each variant's current kind after the variant. An Error where
-  /// two have the same key.
+  /// Returns the described entries, with those of the current kind after each variant. Throws Error
+  /// if two have the same key.
   std::vector<const OptionEntry*> entries() const;
-  const OptionEntry* find(std::string_view key) const;  // null where there is none
+  const OptionEntry* find(std::string_view key) const;  // null if there is none
 
  private:
   template <typename Entry>
@@ -316,7 +303,7 @@ class Schema {
   std::vector<Check> checks_;
 };
 
-/// The schema of an options struct.
+/// Returns the schema of an options struct.
 template <typename Options>
 std::unique_ptr<Schema> describe(Options& options) {
   auto schema = std::make_unique<Schema>();
@@ -324,8 +311,8 @@ std::unique_ptr<Schema> describe(Options& options) {
   return schema;
 }
 
-/// The schema of an options struct that may have been filled in: a default is the member's value in
-/// a new struct.
+/// Returns the schema of an options struct that may have been changed: the defaults are those of a
+/// new struct.
 template <typename Options>
 std::unique_ptr<Schema> describe_filled(Options& options) {
   Options unset;
@@ -334,7 +321,7 @@ std::unique_ptr<Schema> describe_filled(Options& options) {
   return schema;
 }
 
-/// The schema of default options made for the purpose.
+/// Returns these default options with their schema.
 template <typename Options>
 OptionPreview preview_options(std::shared_ptr<Options> options) {
   std::unique_ptr<Schema> schema = describe(*options);

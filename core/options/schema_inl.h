@@ -94,33 +94,6 @@ void decode(const OptionValue& value, std::optional<T>& member) {
   }
 }
 
-// The names of an enumeration, both ways. A value without a name shows as the empty text.
-template <typename Enum>
-struct EnumNames {
-  std::vector<std::pair<std::string, Enum>> names;
-
-  OptionValue encode(Enum value) const {
-    for (const auto& [name, named] : names) {
-      if (named == value) return name;
-    }
-    return std::string();
-  }
-
-  // OptionField has verified that the value is one of the names.
-  Enum decode(const OptionValue& value) const {
-    for (const auto& [name, named] : names) {
-      if (name == std::get<std::string>(value)) return named;
-    }
-    return names.front().second;
-  }
-
-  std::vector<std::string> choices() const {
-    std::vector<std::string> choices;
-    for (const auto& [name, named] : names) choices.push_back(name);
-    return choices;
-  }
-};
-
 }  // namespace schema_detail
 
 template <typename T>
@@ -135,27 +108,20 @@ template <typename T>
 OptionField& Schema::choice(std::string key, T& member,
                             std::type_identity_t<std::vector<std::pair<std::string, T>>> names,
                             std::string help) {
-  const schema_detail::EnumNames<T> codec{std::move(names)};
-  return add(OptionField(
-                 std::move(key), std::move(help), OptionForm{OptionType::text},
-                 [&member, codec] { return codec.encode(member); },
-                 [&member, codec](const OptionValue& value) { member = codec.decode(value); }))
-      .one_of(codec.choices());
-}
-
-template <typename T>
-OptionField& Schema::choice(std::string key, std::optional<T>& member,
-                            std::type_identity_t<std::vector<std::pair<std::string, T>>> names,
-                            std::string help) {
-  const schema_detail::EnumNames<T> codec{std::move(names)};
-  const auto get = [&member, codec] { return member ? codec.encode(*member) : OptionValue{}; };
-  const auto set = [&member, codec](const OptionValue& value) {
-    const bool is_null = std::holds_alternative<std::monostate>(value);
-    member = is_null ? std::nullopt : std::optional<T>(codec.decode(value));
+  std::vector<std::string> choices;
+  for (const auto& [name, value] : names) choices.push_back(name);
+  // A value without a name shows as the empty text.
+  const auto get = [&member, names]() -> OptionValue {
+    for (const auto& [name, value] : names)
+      if (value == member) return name;
+    return std::string();
   };
-  return add(OptionField(std::move(key), std::move(help),
-                         OptionForm{.type = OptionType::text, .is_nullable = true}, get, set))
-      .one_of(codec.choices());
+  const auto set = [&member, names](const OptionValue& text) {
+    for (const auto& [name, value] : names)
+      if (name == std::get<std::string>(text)) member = value;
+  };
+  return add(OptionField(std::move(key), std::move(help), {OptionType::text}, get, set))
+      .one_of(std::move(choices));
 }
 
 template <typename Options>
@@ -164,10 +130,8 @@ void Schema::section(std::string key, Options& options, std::string help) {
 }
 
 template <typename Options>
-OptionList& Schema::list(std::string key, std::vector<Options>& members, std::string help) {
-  OptionList list;
-  list.key_ = std::move(key);
-  list.help_ = std::move(help);
+void Schema::list(std::string key, std::vector<Options>& members, std::string help) {
+  OptionList list(std::move(key), std::move(help));
   list.size_ = [&members] { return members.size(); };
   list.reset_ = [&members](std::size_t size) {
     members.clear();
@@ -175,15 +139,13 @@ OptionList& Schema::list(std::string key, std::vector<Options>& members, std::st
   };
   list.element_ = [&members](std::size_t index) { return describe_filled(members.at(index)); };
   list.preview_ = [] { return preview_options(std::make_shared<Options>()); };
-  return add(std::move(list));
+  add(std::move(list));
 }
 
 template <typename Options>
 void Schema::variant(std::string key, Chosen<Options>& chosen, const Registry<Options>& registry,
                      std::string help) {
-  OptionVariant variant;
-  variant.key_ = std::move(key);
-  variant.help_ = std::move(help);
+  OptionVariant variant(std::move(key), std::move(help));
   for (const auto& kind : registry.kinds()) variant.kinds_.push_back({kind.name, kind.help});
   variant.initial_ = chosen.name;
   variant.current_ = [&chosen] { return chosen.name; };

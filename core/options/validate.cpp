@@ -20,28 +20,20 @@ void blame(std::string_view name, const std::string& key, Fn&& fn) {
   }
 }
 
-void validate_list(const OptionList& list, std::string_view name) {
-  if (list.is_non_empty() && list.size() == 0)
-    throw ConfigError("{}: {}: expected at least one element", name, list.key());
-  for (std::size_t i = 0; i < list.size(); ++i)
-    validate(*list.element(i), fmt::format("{}: {}[{}]", name, list.key(), i));
-}
-
-void validate_field(const OptionField& field) {
-  field.verify(field.value());
-  field.require_effect();
-}
-
 }  // namespace
 
 void validate(const Schema& schema, std::string_view name) {
   for (const OptionEntry* entry : schema.entries()) {
     if (const auto* field = std::get_if<OptionField>(entry)) {
-      blame(name, field->key(), [&] { validate_field(*field); });
+      blame(name, field->key(), [&] {
+        field->verify(field->value());
+        field->require_effect();
+      });
     } else if (const auto* section = std::get_if<OptionSection>(entry)) {
       validate(section->schema(), fmt::format("{}: {}", name, section->key()));
     } else if (const auto* list = std::get_if<OptionList>(entry)) {
-      validate_list(*list, name);
+      for (std::size_t i = 0; i < list->size(); ++i)
+        validate(*list->element(i), fmt::format("{}: {}[{}]", name, list->key(), i));
     }
   }
   for (const Schema::Check& check : schema.checks()) blame(name, check.key, check.run);

@@ -1,4 +1,4 @@
-// Options checked by their own description, for callers that filled them in without a file.
+// Checks options that a program has set, by their description.
 #pragma once
 
 #include <string_view>
@@ -8,12 +8,12 @@
 
 namespace mobius {
 
-/// Throws ConfigError "name: key: ..." unless every value lies within its described limits and has
-/// an effect, and every check passes, here and in the lists and sections below.
+/// Throws ConfigError "name: key: ..." unless every value is within its limits and has an effect
+/// and every check passes, including those of lists and sections.
 void validate(const Schema& schema, std::string_view name);
 
-/// Validates an options struct. One that is known by its base class alone has no defaults to tell a
-/// value without effect by: there it may stand.
+/// Validates an options struct. If only its abstract base is known, there are no defaults to
+/// compare with, and a value without effect is accepted.
 template <typename Options>
 void validate_options(const Options& options, std::string_view name) {
   // A schema could change what it describes; validate() only reads.

@@ -1,4 +1,4 @@
-// What every attention variant looks like from outside, and the list of them.
+// The interface of attention variants, and the list of them.
 #pragma once
 
 #include <memory>
@@ -21,42 +21,42 @@ class Attention : public Module {
   virtual Variable forward(const Variable& x, const AttentionMask& mask,
                            const ForwardContext& context) const = 0;
 
-  /// An empty memory for extend(). Unless a variant has one of its own, that of the inputs.
+  /// Returns an empty cache for extend(): an InputCache, unless the variant has its own kind.
   virtual std::unique_ptr<AttentionCache> make_cache() const;
-  /// The outputs of the positions x[B, n, d_model] that follow those in the cache, which remembers
-  /// them: the last n rows of a causal forward() over all. Without gradients and dropout.
+  /// Appends the positions x[B, n, d_model] to the cache and returns their outputs, which are the
+  /// last n rows of a causal forward() over all positions. Uses no gradients and no dropout.
   virtual Variable extend(const Variable& x, AttentionCache& cache) const;
 
-  /// Tells what the layer's parameters mean, which needs no forward pass: its alpha, its tau, ...
+  /// Reports what the parameters mean, such as alpha or tau. This needs no forward pass.
   virtual void tell_parameters(DiagnosticsSink&) const {}
 };
 
-/// What a variant learns about the model around it.
+/// What a variant is built from.
 struct AttentionContext {
   ModelOptions model;
-  Initializer init;       // of the layer
-  std::string kind = {};  // the variant's name in messages; AttentionOptions::build() gives it
+  Initializer init;       // for the layer
+  std::string kind = {};  // the name in messages, set by AttentionOptions::build()
 };
 
-/// The options of one variant: its configuration keys, and how to build it. A new variant derives
-/// from this in its own file and is added to builtin_attentions().
+/// The options of one variant. A new variant derives its options from this class in its own file
+/// and is added to builtin_attentions().
 class AttentionOptions {
  public:
   virtual ~AttentionOptions() = default;
   /// The variant's name.
   virtual std::string kind() const = 0;
   virtual void describe(Schema& schema) = 0;
-  /// Throws ConfigError on options out of range, a model that cannot be, or a variant that does not
-  /// go with it.
+  /// Throws ConfigError if an option is out of range, if the model is impossible, or if the variant
+  /// does not support the model.
   std::shared_ptr<Attention> build(AttentionContext context) const;
 
  protected:
-  /// The layer. Options and model are valid.
+  /// Makes the layer. Options and model are valid.
   virtual std::shared_ptr<Attention> make(const AttentionContext& context) const = 0;
 };
 
-/// For variants whose scores take no number by distance: throws ConfigError that says `why` where
-/// the model asks for alibi or relative positions.
+/// Throws ConfigError with the reason `why` if the model asks for alibi or relative positions,
+/// which add a number to each score.
 void refuse_distance_bias(const AttentionContext& context, std::string_view why);
 
 /// softmax, softmax_naive, conformal, linear, performer, sparse, w2, w2_overlap.

@@ -7,13 +7,12 @@ namespace mobius {
 
 namespace {
 
-// Number of keys that each query sees, [..., n_q].
+// Returns the number of keys that each query sees, [..., n_q].
 Tensor visible_counts(const HeadInputs& in) {
   const std::int64_t n_q = in.q.size(-2), n_k = in.k.size(-2);
   const DType dtype = in.q.dtype();
   const Device device = in.q.device();
-  if (!in.mask.is_simple())
-    return sum(materialize_mask(in.mask, n_q, n_k, device).to(dtype), {-1});
+  if (!in.mask.is_simple()) return sum(materialize_mask(in.mask, n_q, n_k, device).to(dtype), {-1});
   const auto most = static_cast<double>(n_k);
   if (!in.mask.causal) return Tensor::full({n_q}, most, dtype, device);
   const Tensor positions =
@@ -24,9 +23,9 @@ Tensor visible_counts(const HeadInputs& in) {
 // [B, H, n_q, 1] -> [B, H, n_q].
 Variable per_query(const Variable& x) { return reshape(x, {x.size(0), x.size(1), x.size(2)}); }
 
-// The part of log w_ij that does not depend on the key, g_i of core/ops/attention.h: log w_ij = g_i +
-// s log((1 + r^2) / |query - key|^2). The analytic one is gamma log(1 - r^2) - s log(1 + r^2) -
-// log count: the factors (1 - r)^(2s) of Kt and of its mean cancel, and are left out.
+// Returns the part g_i of log w_ij that does not depend on the key (core/ops/attention.h):
+// log w_ij = g_i + s log((1 + r^2) / |query - key|^2). The analytic g_i is gamma log(1 - r^2) -
+// s log(1 + r^2) - log count, because the factors (1 - r)^(2s) of Kt and of its mean cancel.
 Variable log_factor(const Radius& radius, const ConformalKernel& kernel,
                     ConformalNormalize normalize, const Tensor& counts) {
   const auto& [r, one_minus_r] = radius;
@@ -48,7 +47,7 @@ Variable log_factor(const Radius& radius, const ConformalKernel& kernel,
   return per_key + per_query(scale(log(one_minus_r) + log1p(r), gamma));
 }
 
-// By head, of radius[B, H, n_q, 1] and counts broadcastable to [B, H, n_q].
+// Takes radius[B, H, n_q, 1] and counts broadcastable to [B, H, n_q].
 Diagnostic beyond_resolution(const Tensor& radius, const Tensor& counts, double s) {
   const Tensor per_query = radius.squeeze(-1);
   const std::vector<double> radii = per_query.to_vector<double>(),
@@ -108,7 +107,8 @@ AttentionCall conformal_call(const HeadInputs& in, const Variable& alpha,
   const bool divides_by_count = normalize == ConformalNormalize::analytic;
   const Tensor counts = divides_by_count || in.sink != nullptr ? visible_counts(in) : Tensor();
   if (in.sink != nullptr) in.sink->tell(beyond_resolution(radius.r.data(), counts, kernel.s));
-  // |query - key|^2 = (1 + r^2)(1 - t u) with t = 2r / (1 + r^2): small u keep their digits.
+  // |query - key|^2 = (1 + r^2)(1 - t u) with t = 2r / (1 + r^2), which keeps the digits of small
+  // u.
   const Variable t = scale(radius.r, 2) / affine(square(radius.r), 1, 1);
   AttentionCall call = product_call(in);
   call.spec.score = ScoreMap::conformal;

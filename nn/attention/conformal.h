@@ -10,19 +10,19 @@
 
 namespace mobius {
 
-/// What divides the kernel Kt = K(r, u) / K(r, 1):
-///   none       nothing: out = sum_j Kt_ij v_j
-///   analytic   its mean over the sphere times the number of visible keys: no sum over the keys.
-///              The logarithm of a weight is capped at 80, which acts beyond the resolution limit
-///              only, and has gradient 0 there
+/// The divisor of the kernel Kt = K(r, u) / K(r, 1):
+///   none       1: out = sum_j Kt_ij v_j
+///   analytic   its mean over the sphere times the number of visible keys, without a sum over keys.
+///              The logarithm of a weight is capped at 80, which acts only beyond the resolution
+///              limit, and has gradient 0 there
 ///   empirical  its sum over the visible keys
 enum class ConformalNormalize { none, analytic, empirical };
 
-/// q[B, H, n_q, d], k[B, G, n_k, d] as points of the ball, by embed_in_ball() with alpha,
-/// broadcastable to [B, H, n_q, 1]. A query that sees no key gives a zero row. The kernel takes no
-/// distance bias: inputs with one throw Error, as does a kernel of another dimension. Tells the
-/// sink, by head, "beyond_resolution": the share of the queries that see a key and lie beyond the
-/// resolution limit of their key count (docs/MATH.md, section 1).
+/// Embeds q[B, H, n_q, d] and k[B, G, n_k, d] in the ball by embed_in_ball() with alpha,
+/// broadcastable to [B, H, n_q, 1]. A query that sees no key gives a zero row. Throws Error for a
+/// distance bias and for a kernel of another dimension. Reports "beyond_resolution" by head: the
+/// share of the queries that see a key and lie beyond the resolution limit of their key count
+/// (docs/MATH.md, section 1).
 AttentionCall conformal_call(const HeadInputs& in, const Variable& alpha,
                              const ConformalKernel& kernel, ConformalNormalize normalize);
 
@@ -30,8 +30,8 @@ class ConformalOptions : public AttentionOptions {
  public:
   ConformalWeight weight = ConformalWeight::newton;
   ConformalNormalize normalize = ConformalNormalize::analytic;
-  std::optional<double> s;      // of weight custom
-  std::optional<double> gamma;  // of weight custom
+  std::optional<double> s;      // only for weight custom
+  std::optional<double> gamma;  // only for weight custom
   double alpha = 1;             // initial, per head
   bool learn_alpha = true;
 

@@ -21,7 +21,8 @@ Variable attention(const FeatureCall& call) {
 
 Variable attention_weights(const FeatureCall& call) {
   require_carried_sums(call.mask);
-  return feature_weights(call.q, call.k, call.mask, call.eps);
+  const Variable products = masked_products(call.q, call.k, call.mask);
+  return products / affine(sum(products, {-1}, /*keepdim=*/true), 1, call.eps);
 }
 
 FeatureAttention::FeatureAttention(const AttentionContext& context) : MultiHeadAttention(context) {

@@ -1,5 +1,5 @@
-// Attention by products of positive features in place of the exponential, so that sums over keys
-// are carried along instead of taken anew for each query:
+// Attention by products of positive features instead of the exponential. Sums over keys are carried
+// from query to query:
 //
 //   out_i = sum_j <phi(q_i), phi(k_j)> v_j / ( sum_j <phi(q_i), phi(k_j)> + eps )
 //
@@ -12,8 +12,8 @@
 
 namespace mobius {
 
-/// Such a variant made ready: the features, for LinearAttentionInputs. The mask may be causal;
-/// other masks throw Error, for sums that are carried along cannot leave out single pairs.
+/// The features that the kernel takes. The mask may be causal; other masks throw Error, because
+/// carried sums cannot leave out single pairs.
 struct FeatureCall {
   Variable q;  // phi(q), [B, H, n_q, m]
   Variable k;  // phi(k), [B, G, n_k, m]
@@ -24,14 +24,14 @@ struct FeatureCall {
 
 /// -> [B, H, n_q, d].
 Variable attention(const FeatureCall& call);
-/// Its weights, [B, H, n_q, n_k].
+/// Returns the weights, [B, H, n_q, n_k].
 Variable attention_weights(const FeatureCall& call);
 
-/// A variant that is a FeatureCall. While generating it carries its sums.
+/// A variant that is a FeatureCall. Generation carries its sums.
 class FeatureAttention : public MultiHeadAttention {
  public:
-  /// Throws ConfigError where the model asks for a bias by distance or for dropout of the weights:
-  /// there are neither scores nor weights.
+  /// Throws ConfigError if the model asks for a bias by distance or for dropout of the weights,
+  /// because there are neither scores nor weights.
   explicit FeatureAttention(const AttentionContext& context);
 
   std::unique_ptr<AttentionCache> make_cache() const override;

@@ -39,7 +39,7 @@ ConformalKernel conformal_kernel(ConformalWeight weight, std::int64_t d, std::op
 }
 
 // With x = beta / s and h = sqrt(1 + x^2): r = x / (h + 1) and 1 - r = (1 + 1/(h + x)) / (h + 1).
-// Sums of positive terms alone, so neither loses digits at either end.
+// All terms are positive, so neither loses digits.
 Radius beta_to_radius(const Variable& beta, double s) {
   require_exponent(s);
   const Variable x = scale(beta, 1 / s);

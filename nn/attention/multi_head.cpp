@@ -11,7 +11,7 @@ Variable merge_heads(const Variable& x) {
   return reshape(transpose(x, 1, 2), {x.size(0), x.size(2), x.size(1) * x.size(3)});
 }
 
-// The table of positions alibi, [H, 1]: made once, for it is made on the host.
+// Returns the slopes of alibi, [H, 1]. They are computed once, on the host.
 Tensor slopes_of(const Initializer& init, std::int64_t n_heads) {
   if (!init.has_values()) return init.zeros({n_heads, 1});
   return Tensor::from(alibi_slopes(n_heads), {n_heads, 1}, init.device()).to(init.dtype());
@@ -59,7 +59,7 @@ HeadInputs MultiHeadAttention::head_inputs(const Variable& x, const AttentionMas
   return in;
 }
 
-// The queries of some sequences, and the keys that a causal mask lets the last of them see.
+// Returns some queries of some sequences, and the keys that a causal mask lets the last one see.
 HeadInputs MultiHeadAttention::part_of(const HeadInputs& in, const Share& sequences,
                                        const Share& queries) const {
   const std::int64_t n_keys = in.mask.causal ? queries.end : in.k.size(2);
@@ -74,9 +74,8 @@ HeadInputs MultiHeadAttention::part_of(const HeadInputs& in, const Share& sequen
   return out;
 }
 
-// Of as many weights at a time as are worth the calls: of several short sequences, or of a few
-// queries of a long one. A mask that is given is not taken apart, nor are queries that see all
-// keys.
+// Forms about 2^20 weights at a time: those of several short sequences, or of a few queries of a
+// long one. Does not split a given mask or queries that see all keys.
 void MultiHeadAttention::diagnose(const HeadInputs& in, DiagnosticsSink& sink) const {
   constexpr std::int64_t at_once = 1 << 20;
   const NoGradGuard no_grad;

@@ -39,7 +39,7 @@ Variable relative_bias(const Variable& table, std::int64_t n_heads, std::int64_t
     throw ShapeError("relative_bias: expected a table of 2 max + 1 numbers, got {}",
                      to_string(table.shape()));
   const auto max = static_cast<double>((table.size(0) - 1) / 2);
-  // Counted on the host, where nothing has to be read back, and in f64, which holds every distance.
+  // The host computes these, so nothing is read back; f64 holds every distance.
   const Tensor distance = distances(n_q, n_k, DType::f64, Device{});
   const Tensor entry = affine(unary({UnaryOp::clamp, -max, max}, distance), 1, max).to(DType::i64);
   const RowIndex entries = RowIndex("relative_bias", entry, table.size(0)).to(table.device());

@@ -10,8 +10,8 @@
 
 namespace mobius {
 
-/// softmax_j( scale <q_i, k_j> ) v_j over the keys that the mask lets query i see; a query that
-/// sees none gives a zero row. Without scale: 1 / sqrt(d); one that is not above 0 throws Error.
+/// The default scale is 1 / sqrt(d). A query that sees no key gives a zero row. Throws Error unless
+/// the scale is above 0.
 AttentionCall softmax_call(const HeadInputs& in, std::optional<double> scale = {});
 
 class SoftmaxOptions : public AttentionOptions {

@@ -15,13 +15,11 @@ Variable per_key(const Variable& x) { return reshape(x, {x.size(0), x.size(1), x
 // Softmax over <q_i, k_j> + key_bias_j.
 AttentionCall biased_call(const HeadInputs& in, const Variable& q, const Variable& k,
                           const Variable& key_bias) {
-  return {
-      .spec = {.mask = in.mask, .dropout = in.extras.dropout, .dropout_key = in.extras.dropout_key},
-      .inputs = {.q = q,
-                 .k = k,
-                 .v = in.v,
-                 .key_bias = key_bias,
-                 .distance_bias = in.extras.distance_bias}};
+  AttentionCall call = product_call(in);
+  call.inputs.q = q;
+  call.inputs.k = k;
+  call.inputs.key_bias = key_bias;
+  return call;
 }
 
 void require_scales(const Variable& tau, const Variable& k) {
@@ -31,7 +29,7 @@ void require_scales(const Variable& tau, const Variable& k) {
   }
 }
 
-// x[G, 1, 1] for every query, [B, H, n_q].
+// Repeats x[G, 1, 1] for every query: [B, H, n_q].
 Variable for_every_query(const Variable& x, const Variable& q) {
   const std::int64_t n_heads = q.size(1), n_groups = x.size(0);
   const Variable by_head =

@@ -22,7 +22,7 @@ Variable by_distance(const Variable& bias, std::int64_t n_q, std::int64_t n_k) {
   return reshape(transpose(picked, 0, 1), {bias.size(0), n_q, n_k});
 }
 
-// The arithmetic of a score map on whole matrices [B, H, n_q, n_k]; numbers are broadcast to them.
+// The arithmetic of a score map on matrices [B, H, n_q, n_k], to which numbers broadcast.
 struct VariableMath {
   DType dtype;
   Device device;
@@ -40,7 +40,7 @@ struct VariableMath {
   static Variable max(const Variable& a, const Variable& b) { return maximum(a, b); }
 };
 
-// The numbers of a call in shapes that broadcast to [B, H, n_q, n_k].
+// Returns the numbers of a call in shapes that broadcast to [B, H, n_q, n_k].
 AttentionVariables broadcastable_numbers(const AttentionVariables& in, const VariableMath& m) {
   const std::int64_t n_heads = in.q.size(1), n_q = in.q.size(2), n_k = in.k.size(2);
   AttentionVariables numbers;
@@ -105,13 +105,10 @@ Variable attention_weights(const AttentionCall& call) {
   });
 }
 
-Variable feature_weights(const Variable& q, const Variable& k, const AttentionMask& mask,
-                         double eps) {
+Variable masked_products(const Variable& q, const Variable& k, const AttentionMask& mask) {
   const Variable products = matmul(q, transpose(for_every_head(k, q.size(1)), -1, -2));
   const Variable zero(Tensor::zeros({}, q.dtype(), q.device()));
-  const Variable kept =
-      where(materialize_mask(mask, q.size(2), k.size(2), q.device()), products, zero);
-  return kept / affine(sum(kept, {-1}, /*keepdim=*/true), 1, eps);
+  return where(materialize_mask(mask, q.size(2), k.size(2), q.device()), products, zero);
 }
 
 Variable apply_weights(const Variable& weights, const Variable& v) {

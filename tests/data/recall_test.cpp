@@ -8,7 +8,6 @@
 #include <set>
 
 #include "core/error.h"
-#include "data/next_token.h"
 #include "data/tasks.h"
 #include "tests/data/batch_rows.h"
 

@@ -7,11 +7,10 @@
 #include "nn/attention/conformal.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/performer.h"
-#include "nn/attention/softmax.h"
-#include "nn/attention/sparse.h"
 #include "nn/attention/w2.h"
 #include "nn/language_model.h"
 #include "tests/device.h"
+#include "tests/nn/sparse_reference.h"
 
 namespace mobius::golden {
 
@@ -89,10 +88,7 @@ Outputs run_layer_norm(Arguments& a) {
 
 Outputs run_swiglu(Arguments& a) {
   const Initializer init(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(), testing::device());
-  const SwigluMlp mlp(init, {.d_model = a["w_gate"].size(1),
-                             .d_ff = a["w_gate"].size(0),
-                             .bias = false,
-                             .output_scale = 1});
+  const Mlp mlp(init, MlpKind::swiglu, {a["w_gate"].size(1), a["w_gate"].size(0), false, 1});
   for (const std::string name : {"w_gate", "w_up", "w_down"})
     a.load(name, parameter_of(mlp, name + ".weight"));
   return {{"y", mlp.forward(a["x"])}};
@@ -183,9 +179,9 @@ Outputs run_sparse_attention(Arguments& a) {
     selection.stride = a.integer("stride");
     selection.n_global = a.integer("n_global");
   }
-  const Tensor allowed = sparse_allowed(a.tensor("q"), a.tensor("k"), selection, mask_of(a));
-  return {{"out", attention(sparse_call(heads_of(a), selection))},
-          {"allow", Variable(allowed.to(a.dtype()))}};
+  const HeadInputs in = heads_of(a);
+  return {{"out", attention(sparse_call(in, selection))},
+          {"allow", Variable(testing::sparse_allowed(in, selection).to(a.dtype()))}};
 }
 
 Outputs run_conformal_mha(Arguments& a) {
@@ -253,8 +249,13 @@ Outputs run_language_model(Arguments& a) {
       a.load(in + name, parameter_of(model, block + "mlp." + name + ".weight"));
   }
   const Tensor& tokens = a.tensor("tokens");
-  return {{"logits", model.logits(tokens, {})},
-          {"loss", model.loss(tokens, a.tensor("labels"), {}).loss}};
+  return {
+      {"logits", model.logits(tokens, {})},
+      {"loss",
+       model
+           .loss(RowIndex("tokens", tokens, model.vocab_size()).to(model.device()),
+                 Labels("labels", a.tensor("labels"), model.vocab_size()).to(model.device()), {})
+           .loss}};
 }
 
 }  // namespace

@@ -30,6 +30,16 @@ bool takes_distances(const std::string& kind) {
   return kind != "conformal" && kind != "linear" && kind != "performer";
 }
 
+std::vector<Positions> positions_of(const std::string& kind) {
+  if (!takes_distances(kind)) return {Positions::none, Positions::rope};
+  return {Positions::none, Positions::rope, Positions::alibi, Positions::relative};
+}
+
+void set_relative(const Attention& layer, Positions positions) {
+  if (positions == Positions::relative)
+    parameter_of(layer, "relative").mutable_data().copy_from(normal({7}, 5));
+}
+
 bool forms_weights(const std::string& kind) { return kind != "linear" && kind != "performer"; }
 
 class AttentionLayer : public ::testing::TestWithParam<std::string> {};
@@ -38,18 +48,12 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionLayer, ::testing::ValuesIn(builtin_attent
                          [](const auto& one) { return one.param; });
 
 TEST_P(AttentionLayer, GradientsOfEveryParameterAgreeWithDifferences) {
-  std::vector<Positions> all = {Positions::none, Positions::rope};
-  if (takes_distances(GetParam())) {
-    all.push_back(Positions::alibi);
-    all.push_back(Positions::relative);
-  }
-  for (const Positions positions : all)
+  for (const Positions positions : positions_of(GetParam()))
     for (const std::int64_t n_kv_heads : {1, 2}) {
       AttentionContext context = layer_context(positions == Positions::rope ? 8 : 6, 2, positions);
       context.model.n_kv_heads = n_kv_heads;
       const auto layer = build(GetParam(), context);
-      if (positions == Positions::relative)
-        parameter_of(*layer, "relative").mutable_data().copy_from(normal({7}, 5));
+      set_relative(*layer, positions);
       const Variable x(normal({2, 5, context.model.d_model}, 4));
       testing::expect_parameter_gradients(
           *layer, [&] { return sum(square(layer->forward(x, causal(), {}))); });
@@ -168,17 +172,11 @@ TEST_P(AttentionLayer, TellsTheEntropyOfItsWeightsWhenAsked) {
 
 // Of the short sequence at once, of the long one in parts, whose borders lie among the same rows.
 TEST_P(AttentionLayer, TellsTheSameWeightsInParts) {
-  std::vector<Positions> all = {Positions::none, Positions::rope};
-  if (takes_distances(GetParam())) {
-    all.push_back(Positions::alibi);
-    all.push_back(Positions::relative);
-  }
   const std::int64_t n_short = 700, n_long = 1500;
   const Tensor x = normal({1, n_long, 8}, 4);
-  for (const Positions positions : all) {
+  for (const Positions positions : positions_of(GetParam())) {
     const auto layer = build(GetParam(), layer_context(8, 2, positions));
-    if (positions == Positions::relative)
-      parameter_of(*layer, "relative").mutable_data().copy_from(normal({7}, 5));
+    set_relative(*layer, positions);
     const auto weights_of = [&](std::int64_t n) {
       DiagnosticsSink sink(Diagnosis::weights);
       layer->forward(Variable(x.slice(1, 0, n).contiguous()), causal(), {.sink = &sink});

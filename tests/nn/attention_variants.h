@@ -14,9 +14,9 @@
 #include "nn/attention/linear.h"
 #include "nn/attention/performer.h"
 #include "nn/attention/softmax_naive.h"
-#include "nn/attention/sparse.h"
 #include "nn/attention/w2.h"
 #include "tests/device.h"
+#include "tests/nn/sparse_reference.h"
 
 namespace mobius::testing {
 
@@ -132,9 +132,8 @@ inline void add_linear(std::vector<Variant>& all) {
   }));
   all.back().takes_any_mask = false;
   all.push_back(by_call("performer", [](const HeadInputs& in, const Variable& alpha) {
-    const Tensor omega =
-        orthogonal_gaussian(32, in.q.size(-1), {.seed = 3, .stream = 4}, in.q.dtype(),
-                            in.q.device());
+    const Tensor omega = orthogonal_gaussian(32, in.q.size(-1), {.seed = 3, .stream = 4},
+                                             in.q.dtype(), in.q.device());
     return performer_call(sharpened(in, alpha), omega);
   }));
   all.back().takes_any_mask = false;

@@ -27,10 +27,8 @@ ModelOptions some_model(bool is_llama) {
   model.init_std = 0.3;
   model.tied_head = false;
   if (is_llama) {
-    model.mlp = MlpKind::swiglu;
-    model.norm = model.final_norm = NormKind::rms_norm;
-    model.positions = Positions::rope;
-    model.bias = false;
+    testing::make_published(model);
+    model.final_norm = NormKind::rms_norm;
   }
   return model;
 }
@@ -43,7 +41,9 @@ Tensor some_tokens(std::int64_t shift) {
 
 const Tensor tokens = some_tokens(0), labels = some_tokens(1);
 
-double loss_of(const LanguageModel& model) { return model.loss(tokens, labels, {}).loss.item(); }
+double loss_of(const LanguageModel& model) {
+  return testing::loss_of(model, tokens, labels).loss.item();
+}
 
 // The matrices of the model's Linears.
 std::vector<std::string> linear_weights(const LanguageModel& model) {
@@ -88,7 +88,7 @@ TEST(Bf16Model, EveryVariantLearns) {
     const double before = loss_of(model);
     for (int step = 0; step < 5; ++step) {
       model.zero_grad();
-      backward(model.loss(tokens, labels, context).loss);
+      backward(testing::loss_of(model, tokens, labels, context).loss);
       for (auto& [name, value] : model.parameters()) {
         ASSERT_TRUE(value.grad().defined()) << kind << ": " << name;
         EXPECT_EQ(value.dtype(), DType::f32) << kind << ": " << name;
@@ -107,7 +107,8 @@ TEST(Bf16Model, GradientsAreThoseOfF32UpToRounding) {
     options.init_std = 0.1;
     LanguageModel rounds = build(options, kind, ProductPrecision::bf16);
     LanguageModel full = build(options, kind, ProductPrecision::full);
-    for (LanguageModel* model : {&rounds, &full}) backward(model->loss(tokens, labels, {}).loss);
+    for (LanguageModel* model : {&rounds, &full})
+      backward(testing::loss_of(*model, tokens, labels).loss);
     double difference = 0, length = 0;
     for (const auto& [name, value] : full.parameters()) {
       difference += sum_of_squares(sub(parameter_of(rounds, name).grad(), value.grad()));

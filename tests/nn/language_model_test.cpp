@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using testing::expect_error;
+using testing::loss_of;
 using testing::parameter_of;
 
 Tensor ids(const std::vector<std::int64_t>& values, Shape shape) {
@@ -40,18 +41,16 @@ TEST(LanguageModel, GradientsOfEveryParameterAgreeWithDifferences) {
     for (const bool is_llama : {false, true}) {
       ModelOptions model = small_model();
       if (is_llama) {
-        model.mlp = MlpKind::swiglu;
-        model.norm = model.final_norm = NormKind::rms_norm;
-        model.positions = Positions::rope;
-        model.bias = model.tied_head = false;
+        testing::make_published(model);
+        model.final_norm = NormKind::rms_norm;
       } else {
         model.n_heads = 4;  // of the odd size 3
       }
       model.dropout = 0.3;
       LanguageModel lm = small_f64(model, *attentions.choose(kind));
       const ForwardContext context{.training = true, .rng = {1, 2}};
-      testing::expect_parameter_gradients(lm,
-                                          [&] { return lm.loss(tokens, labels, context).loss; });
+      testing::expect_parameter_gradients(
+          lm, [&] { return loss_of(lm, tokens, labels, context).loss; });
     }
 }
 
@@ -67,10 +66,7 @@ TEST(LanguageModel, NamesItsParameters) {
                   "blocks.0.mlp_norm.weight", "blocks.0.mlp_norm.bias", "blocks.0.mlp.w_up.weight",
                   "blocks.0.mlp.w_up.bias", "blocks.0.mlp.w_down.weight",
                   "blocks.0.mlp.w_down.bias", "final_norm.weight", "final_norm.bias"));
-  model.mlp = MlpKind::swiglu;
-  model.norm = NormKind::rms_norm;
-  model.positions = Positions::rope;
-  model.bias = model.tied_head = false;
+  testing::make_published(model);
   EXPECT_THAT(testing::parameter_names(small_f64(model, SoftmaxOptions())),
               ElementsAre("embedding.weight", "blocks.0.attention_norm.weight",
                           "blocks.0.attention.qkv.weight", "blocks.0.attention.proj.weight",
@@ -170,7 +166,7 @@ TEST(LanguageModel, ATokenChangesNothingBeforeIt) {
 
 TEST(LanguageModel, WithoutLabelsTheLossAndItsGradientsAreZero) {
   const LanguageModel lm(small_model(), SoftmaxOptions(), 7, 5, 3);
-  const LossResult result = lm.loss(tokens, placed::full({2, 5}, -100, DType::i64), {});
+  const LossResult result = loss_of(lm, tokens, placed::full({2, 5}, -100, DType::i64));
   EXPECT_EQ(result.loss.item(), 0);
   EXPECT_EQ(result.n_labels(), 0);
   backward(result.loss);
@@ -191,10 +187,10 @@ TEST(LanguageModel, LossIsTheMeanOverLabelsOfTheFullLogits) {
     loss += std::log(partition) - logits[7 * row + static_cast<std::size_t>(wanted[row])];
     ++n_labels;
   }
-  const LossResult result = lm.loss(tokens, labels, {});
+  const LossResult result = loss_of(lm, tokens, labels);
   EXPECT_EQ(result.n_labels(), n_labels);
   EXPECT_NEAR(result.loss.item(), loss / n_labels, 1e-12);
-  EXPECT_NEAR(lm.loss(tokens, labels, {}, /*normalizer=*/20).loss.item(), loss / 20, 1e-12);
+  EXPECT_NEAR(loss_of(lm, tokens, labels, {}, /*normalizer=*/20).loss.item(), loss / 20, 1e-12);
 }
 
 // Models set by hand to say "the next token is this one plus `step`", on counting data whose labels
@@ -221,7 +217,7 @@ TEST(LanguageModel, LabelsAreShiftedOnce) {
       embedding.slice(0, v, v + 1).slice(1, v, v + 1).fill(1);
       head.slice(0, target, target + 1).slice(1, v, v + 1).fill(20);
     }
-    const double loss = lm.loss(counting, next, {}).loss.item();
+    const double loss = loss_of(lm, counting, next).loss.item();
     if (step == 1)
       EXPECT_LT(loss, 1e-6);
     else
@@ -237,7 +233,7 @@ TEST(LanguageModel, ATiedHeadIsOneTensorSeenThroughBothEnds) {
   EXPECT_EQ(untied.parameter_count(), tied.parameter_count() + 7 * 12);
 
   const auto logits = [&] { return tied.logits(tokens, {}).data(); };
-  const auto hidden = [&] { return tied.hidden(tokens, {}).data(); };
+  const auto hidden = [&] { return tied.hidden(testing::prepared(tied, tokens), {}).data(); };
   const Tensor logits_before = logits(), hidden_before = hidden();
   Variable embedding = parameter_of(tied, "embedding.weight");
   embedding.mutable_data().scale_(2);
@@ -267,7 +263,7 @@ TEST(LanguageModel, PositionsTellEqualTokensApart) {
   const auto spread = [&](Positions positions) {
     model.positions = positions;
     const LanguageModel lm = small_f64(model, SoftmaxOptions());
-    const Tensor h = lm.hidden(same, {}).data();
+    const Tensor h = lm.hidden(testing::prepared(lm, same), {}).data();
     return sum_of_squares(sub(h.slice(1, 4, 5).contiguous(), h.slice(1, 0, 1).contiguous()));
   };
   EXPECT_GT(spread(Positions::learned), 1e-6);
@@ -308,7 +304,7 @@ TEST(LanguageModel, RefusesOptionsAndInputsThatDoNotFit) {
 
   const LanguageModel lm(small_model(), SoftmaxOptions(), 7, 5, 3);
   EXPECT_THROW(lm.logits(ids({1, 2}, {2}), {}), ShapeError);
-  EXPECT_THROW(lm.loss(tokens, ids({1, 2}, {1, 2}), {}), ShapeError);
+  EXPECT_THROW(loss_of(lm, tokens, ids({1, 2}, {1, 2})), ShapeError);
   EXPECT_THROW(lm.logits(ids({7}, {1, 1}), {}), Error);
 }
 

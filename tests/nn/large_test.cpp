@@ -32,7 +32,8 @@ TEST(LargeBatch, HasTheLossAndTheGradientsOfOneOfItsEqualSequences) {
 
   const auto run = [&model](const Tensor& sequences) {
     model.zero_grad();
-    const LossResult result = model.loss(sequences, sequences, {.training = true, .rng = {1, 2}});
+    const LossResult result =
+        testing::loss_of(model, sequences, sequences, {.training = true, .rng = {1, 2}});
     backward(result.loss);
     return result;
   };

@@ -63,17 +63,6 @@ TEST(Module, CountsATiedParameterOnceUnderItsFirstName) {
   EXPECT_EQ(root.parameter_count(), 4);
 }
 
-TEST(Module, ParameterTableShowsNameShapeCountAndTotal) {
-  Open root;
-  root.register_parameter("weight", placed::zeros({1024, 4}));
-  root.register_parameter("bias", placed::zeros({3}));
-  EXPECT_EQ(root.parameter_table(),
-            "parameter  shape      count\n"
-            "weight     [1024, 4]  4 096\n"
-            "bias       [3]            3\n"
-            "total                 4 099\n");
-}
-
 TEST(Module, ZeroGradClearsEveryParameter) {
   const Initializer init(1, 0.02, false, DType::f32, testing::device());
   Linear linear(init, 3, 2, /*bias=*/true);

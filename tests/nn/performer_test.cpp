@@ -41,10 +41,11 @@ struct Pass {
   Tensor out, grad_q, grad_k, grad_v;
 };
 
-template <class Attend>
-Pass pass(const Attend& attend, const Tensor& q, const Tensor& k, const Tensor& v, DType dtype) {
+template <class Call>
+Pass pass(const Call& call, const Tensor& q, const Tensor& k, const Tensor& v, DType dtype) {
   const Variable a(q.to(dtype), true), b(k.to(dtype), true), c(v.to(dtype), true);
-  const Variable out = attend(a, b, c);
+  const Variable out =
+      attention(call(HeadInputs{.q = a, .k = b, .v = c, .mask = testing::causal()}));
   backward(sum(out * Variable(normal(out.shape(), 9, 1).to(dtype))));
   const auto wide = [](const Tensor& x) { return x.to(DType::f64); };
   return {wide(out.data()), wide(a.grad()), wide(b.grad()), wide(c.grad())};
@@ -66,29 +67,16 @@ TEST(FeatureMaps, StayInTheRangeOfFloat32) {
       expect_positive(performer_query_features(q32, omega32, 1e-6).data());
       expect_positive(performer_key_features(k32, omega32, 1e-6).data());
 
-      const auto linear_pass = [&](DType dtype) {
-        return pass(
-            [](const auto& a, const auto& b, const auto& c) {
-              return attention(linear_call({.q = a, .k = b, .v = c, .mask = {.causal = true}}));
-            },
-            q, k, v, dtype);
-      };
-      const auto performer_pass = [&](DType dtype) {
-        return pass(
-            [&](const auto& a, const auto& b, const auto& c) {
-              return attention(performer_call({.q = a, .k = b, .v = c, .mask = {.causal = true}},
-                                              omega.to(dtype)));
-            },
-            q, k, v, dtype);
-      };
-      const auto expect_close = [&](const Pass& got, const Pass& want, const char* what) {
+      const auto expect_close = [&](const auto& call, const char* what) {
+        const Pass got = pass(call, q, k, v, DType::f32), want = pass(call, q, k, v, DType::f64);
         EXPECT_LT(distance(got.out, want.out), 1e-3) << what << " d " << d << " n " << n;
         EXPECT_LT(distance(got.grad_q, want.grad_q), 1e-2) << what << " d " << d << " n " << n;
         EXPECT_LT(distance(got.grad_k, want.grad_k), 1e-2) << what << " d " << d << " n " << n;
         EXPECT_LT(distance(got.grad_v, want.grad_v), 1e-3) << what << " d " << d << " n " << n;
       };
-      expect_close(linear_pass(DType::f32), linear_pass(DType::f64), "linear");
-      expect_close(performer_pass(DType::f32), performer_pass(DType::f64), "performer");
+      expect_close([](const HeadInputs& in) { return linear_call(in); }, "linear");
+      expect_close([&](const HeadInputs& in) { return performer_call(in, omega.to(in.q.dtype())); },
+                   "performer");
     }
 }
 

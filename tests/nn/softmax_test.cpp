@@ -57,18 +57,18 @@ struct Pairs {
   }
 };
 
-Pairs allowed_pairs(const Tensor& q, const Tensor& k, const SparseSelection& selection,
-                    const AttentionMask& mask) {
-  return {q.size(2), k.size(2), sparse_allowed(q, k, selection, mask).to_vector<std::uint8_t>()};
+Pairs allowed_pairs(const HeadInputs& in, const SparseSelection& selection) {
+  return {in.q.size(2), in.k.size(2),
+          testing::sparse_allowed(in, selection).to_vector<std::uint8_t>()};
 }
 
 TEST(Sparse, PatternsAreByDistanceFromTheQuerysPosition) {
-  const Tensor q = normal({1, 1, 9, 4}, 1), k = normal({1, 1, 13, 4}, 2);
+  const Variable q(normal({1, 1, 9, 4}, 1)), k(normal({1, 1, 13, 4}, 2));
   for (const bool is_causal : {false, true}) {
-    const AttentionMask mask{.causal = is_causal};
-    const Pairs local = allowed_pairs(q, k, {.pattern = SparsePattern::local, .window = 3}, mask);
+    const HeadInputs in{.q = q, .k = k, .mask = {.causal = is_causal}};
+    const Pairs local = allowed_pairs(in, {.pattern = SparsePattern::local, .window = 3});
     const Pairs strided = allowed_pairs(
-        q, k, {.pattern = SparsePattern::strided, .window = 2, .stride = 4, .n_global = 2}, mask);
+        in, {.pattern = SparsePattern::strided, .window = 2, .stride = 4, .n_global = 2});
     for (std::int64_t i = 0; i < 9; ++i)
       for (std::int64_t j = 0; j < 13; ++j) {
         const std::int64_t distance = i + 4 - j;
@@ -83,7 +83,8 @@ TEST(Sparse, TopkTakesTheLargestScoresAndOfEqualOnesTheFirst) {
   const Tensor q = placed::ones({1, 1, 1, 1});
   const Tensor k = placed::from(std::vector<float>{1, 5, 3, 5, 3, 3}, {1, 1, 6, 1});
   const auto allowed = [&](std::int64_t topk) {
-    return sparse_allowed(q, k, {.pattern = SparsePattern::topk, .topk = topk}, {})
+    return testing::sparse_allowed({.q = Variable(q), .k = Variable(k)},
+                                   {.pattern = SparsePattern::topk, .topk = topk})
         .to_vector<std::uint8_t>();
   };
   EXPECT_EQ(allowed(1), (std::vector<std::uint8_t>{0, 1, 0, 0, 0, 0}));
@@ -95,7 +96,7 @@ TEST(Sparse, TopkTakesTheLargestScoresAndOfEqualOnesTheFirst) {
     const SparseSelection selection{.pattern = SparsePattern::topk, .topk = topk};
     const HeadInputs in{.q = Variable(q), .k = Variable(k), .v = v};
     const Tensor fused = attention(sparse_call(in, selection)).data();
-    const Tensor expected = apply_weights(sparse_weights(in, selection), v).data();
+    const Tensor expected = apply_weights(testing::sparse_weights(in, selection), v).data();
     EXPECT_NEAR(fused.item(), expected.item(), 1e-5) << topk;
   }
 }
@@ -120,7 +121,8 @@ TEST(Sparse, NumbersBeyondAllKeysSelectAll) {
         SparseSelection{.pattern = SparsePattern::strided, .window = 1, .n_global = largest},
         SparseSelection{.pattern = SparsePattern::topk, .topk = largest}}) {
     EXPECT_LT(distance(attention(sparse_call(in, selection)).data(), expected), 1e-14);
-    EXPECT_LT(distance(apply_weights(sparse_weights(in, selection), v).data(), expected), 1e-14);
+    EXPECT_LT(distance(apply_weights(testing::sparse_weights(in, selection), v).data(), expected),
+              1e-14);
   }
 }
 

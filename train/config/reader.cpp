@@ -211,9 +211,6 @@ class Reader {
              describe(*place.node));
       return;
     }
-    if (elements.empty() && list.is_non_empty()) {
-      report(place.node->where, place.path, "must not be empty");
-    }
     list.reset(elements.size());
     for (std::size_t i = 0; i < elements.size() && !has_enough(); ++i) {
       read_section(below(place, elements[i].key), *list.element(i));
@@ -224,13 +221,10 @@ class Reader {
   void leave_out(const Place& place, const OptionEntry& option) {
     const std::string path = join_path(place.path, key_of(option));
     const auto* field = std::get_if<OptionField>(&option);
-    const auto* list = std::get_if<OptionList>(&option);
     if (const auto* section = std::get_if<OptionSection>(&option)) {
       read_section(below(place, section->key()), section->schema());
     } else if (field != nullptr && field->is_required()) {
       report(place.where, path, "missing, and it has no default ({})", field->help());
-    } else if (list != nullptr && list->is_non_empty() && list->size() == 0) {
-      report(place.where, path, "missing, and it has no default ({})", list->help());
     } else if (const auto* variant = std::get_if<OptionVariant>(&option);
                variant != nullptr && variant->current().empty()) {
       std::vector<std::string> names;

@@ -167,8 +167,7 @@ void add_tables(Table table, const Schema& schema, std::vector<Table>& tables) {
       below.push_back(
           {{fmt::format("{}: {}", path, section->help()), path, ""}, &section->schema()});
     } else if (const auto* list = std::get_if<OptionList>(&entry)) {
-      table.rows.push_back({path, "list of sections", flow(entry),
-                            list->is_non_empty() ? "not empty" : "", list->help()});
+      table.rows.push_back({path, "list of sections", flow(entry), "", list->help()});
       previews.push_back(list->preview());
       below.push_back({{fmt::format("each of {}: {}", path, list->help()), path + ".N", ""},
                        previews.back().schema.get()});

@@ -11,15 +11,15 @@
 
 namespace mobius {
 
-/// A parameter as an optimiser sees it.
+/// A parameter to be trained.
 struct TrainedParameter {
   std::string name;
   Variable value;
   bool decayed;
 };
 
-/// All parameters of a model. Weight decay acts on those with two dimensions or more: not on
-/// norms, biases, or the raw scales of attention heads.
+/// Returns all parameters of a model. Weight decay acts on those with two dimensions or more, not
+/// on norms, biases, or scales of attention heads.
 std::vector<TrainedParameter> trained_parameters(const Module& model);
 
 /// Part `index` of `count` of every bucket of an arena.
@@ -30,18 +30,18 @@ struct Shard {
   bool is_whole() const { return count == 1; }
 };
 
-/// Moves the values of parameters into one buffer, of which their Variables become views. What is
-/// kept for parameters (gradients, moments) may lie in buffers of the same layout:
+/// Moves the values of parameters into one buffer; their Variables become views of it. Gradients
+/// and moments may use buffers of the same layout:
 ///
-///   buckets     one after another, each of a size that is a multiple of ranks x 256 bytes, so that
-///               it has equal parts for all ranks, which begin at multiples of 256 bytes
-///   in a bucket whole parameters that begin at multiples of 256 bytes, in reverse order, which is
-///               about the order in which gradients become ready
+///   The buffer is a sequence of buckets. The size of a bucket is a multiple of ranks x 256 bytes,
+///   so that the ranks have equal parts that begin at multiples of 256 bytes. A bucket holds whole
+///   parameters that begin at multiples of 256 bytes, in reverse order, which is about the order in
+///   which gradients become ready.
 ///
 /// A bucket takes parameters up to `bucket_bytes`, but at least one. Gaps hold zeros.
 class ParameterArena {
  public:
-  /// Throws Error unless all parameters have one type and lie on one device.
+  /// Throws Error unless all parameters have one type and one device.
   explicit ParameterArena(std::vector<TrainedParameter> parameters, int ranks = 1,
                           std::int64_t bucket_bytes = std::numeric_limits<std::int64_t>::max());
   ParameterArena(ParameterArena&&) = default;
@@ -54,23 +54,23 @@ class ParameterArena {
   const std::vector<TrainedParameter>& parameters() const { return parameters_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int ranks() const { return ranks_; }
-  /// The parameters' own buffer.
+  /// The buffer of the parameters.
   const Tensor& values() const { return values_; }
-  /// A new buffer of zeros for a shard: its parts of all buckets, one after another.
+  /// Returns a new buffer of zeros for a shard: its parts of all buckets in order.
   Tensor zeros(const Shard& shard = {}) const;
 
-  /// The view of a bucket, or of a parameter in its own shape, in a whole buffer.
+  /// Returns the view of a bucket, or of a parameter in its shape, in a whole buffer.
   Tensor bucket(const Tensor& buffer, std::size_t bucket) const;
   Tensor parameter(const Tensor& buffer, std::size_t parameter) const;
 
-  /// What a shard has of a parameter.
+  /// The part of a parameter that a shard owns.
   struct Piece {
-    Share elements;          ///< of the parameter, seen in one dimension; none: begin = end
+    Share elements;          ///< of the flattened parameter
     std::int64_t begin = 0;  ///< in the shard's buffer
   };
   Piece piece(std::size_t parameter, const Shard& shard) const;
-  /// A piece of a parameter's own dense tensor, and of a shard's buffer: in one dimension, but in
-  /// the parameter's shape where the shard is the whole.
+  /// Return a piece of a parameter's dense tensor, and of a shard's buffer. The piece is flat, but
+  /// has the parameter's shape if the shard is the whole.
   Tensor piece_of(const Tensor& dense, std::size_t parameter, const Shard& shard) const;
   Tensor piece_in(const Tensor& buffer, std::size_t parameter, const Shard& shard) const;
 

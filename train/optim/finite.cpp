@@ -13,8 +13,8 @@ namespace mobius {
 
 namespace {
 
-// A number of IEEE 754 is not finite where all bits of its exponent are set. `Bits` is an integer
-// of its size. The elements may lie anywhere.
+// An IEEE 754 number is not finite if all bits of its exponent are set. `Bits` is an integer of its
+// size. The elements need not be aligned.
 template <typename Bits>
 std::optional<std::int64_t> find(std::span<const std::byte> elements, Bits exponent) {
   const std::size_t count = elements.size() / sizeof(Bits);
@@ -28,7 +28,7 @@ std::optional<std::int64_t> find(std::span<const std::byte> elements, Bits expon
 
 bool is_finite(const Tensor& tensor) { return std::isfinite(sum_of_squares(tensor)); }
 
-// The first parameter or moment of this rank that is not finite, in words; empty where all are.
+// Names the first parameter or moment of this rank that is not finite; empty if all are finite.
 std::string tensor_not_finite(const Optimizer& optimizer) {
   for (const TrainedParameter& parameter : optimizer.parameters()) {
     if (!is_finite(parameter.value.data())) return fmt::format("parameter '{}'", parameter.name);

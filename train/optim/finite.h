@@ -1,4 +1,4 @@
-// The one place where numbers are checked to be finite: those of a file, of a step, of an update.
+// Checks that the numbers of a file, a step or an update are finite.
 #pragma once
 
 #include <cstddef>
@@ -16,29 +16,29 @@
 
 namespace mobius {
 
-/// A loss, a gradient or what an update made is not finite. Nothing of it is kept.
+/// A loss, a gradient or the result of an update is not finite.
 class TrainingDiverged : public Error {
  public:
   using Error::Error;
 };
 
-/// The first of the elements, stored one after the other, that is NaN or infinite; nothing where
-/// all are finite, as those of integer types are.
+/// Returns the index of the first element that is NaN or infinite; empty if there is none, as for
+/// integer types.
 std::optional<std::int64_t> find_not_finite(std::span<const std::byte> elements, DType dtype);
 
-/// Throws TrainingDiverged, naming the step and a parameter that is to blame, unless `loss` is
-/// finite. `what` names it: "loss", "test loss".
+/// Throws TrainingDiverged, naming the step and a parameter that is not finite, unless `loss` is
+/// finite. `what` is "loss" or "test loss".
 void require_finite_loss(const LanguageModel& model, std::string_view what, double loss,
                          std::int64_t step);
 
-/// Reads the norm of the last clipped step back. Throws TrainingDiverged, naming `step` and the
-/// first parameter whose gradient is not finite, unless that norm and those of earlier steps are:
-/// `step` is the first that changed nothing.
+/// Reads back and returns the gradient norm of the last clipped step. Throws TrainingDiverged,
+/// naming `step` and the first parameter whose gradient is not finite, unless this norm and those
+/// of earlier steps are finite.
 double finite_gradient_norm(const Optimizer& optimizer, std::int64_t step);
 
-/// Throws TrainingDiverged, on all ranks alike, naming the step and the first tensor, unless every
-/// parameter and all of the optimiser's state is finite: an update may overflow though its gradient
-/// did not.
+/// Throws TrainingDiverged on all ranks, naming the step and the first tensor, unless every
+/// parameter and the state of the optimiser are finite: an update may overflow although its
+/// gradient did not.
 void require_finite_state(const Optimizer& optimizer, std::int64_t step,
                           Communicator& communicator);
 

@@ -15,7 +15,7 @@ struct GradientSum::Buckets {
   std::vector<std::unique_ptr<Pending>> sent{};  // always the first buckets
   bool is_started = false;
 
-  // The gradients become views of the buffer at once: what they were is free for others.
+  // Makes the gradients views of the buffer, which frees their memory.
   void pack(std::size_t bucket) {
     for (const std::size_t i : arena.buckets()[bucket].parameters) {
       Tensor view = arena.parameter(gradients, i);
@@ -37,15 +37,13 @@ struct GradientSum::Buckets {
                                             : communicator.start_reduce_scatter(values));
   }
 
-  bool is_ready(std::size_t bucket) const {
-    return n_ready[bucket] == arena.buckets()[bucket].parameters.size();
-  }
-
   void note_ready(std::size_t bucket) {
     if (!is_started) return;
     ++n_ready[bucket];
     for (const auto& pending : sent) pending->advance();
-    while (sent.size() < n_ready.size() && is_ready(sent.size())) send_next();
+    while (sent.size() < n_ready.size() &&
+           n_ready[sent.size()] == arena.buckets()[sent.size()].parameters.size())
+      send_next();
   }
 
   void finish() {
@@ -61,8 +59,8 @@ GradientSum::GradientSum(Communicator& communicator, const ParameterArena& arena
     : communicator_(communicator) {
   if (communicator.size() == 1) return;
   if (arena.ranks() != communicator.size()) {
-    throw Error("gradients: {} ranks, but the parameters are divided among {}",
-                communicator.size(), arena.ranks());
+    throw Error("gradients: {} ranks, but the parameters are divided among {}", communicator.size(),
+                arena.ranks());
   }
   buckets_ = std::make_shared<Buckets>(Buckets{communicator, arena, scope});
   for (std::size_t bucket = 0; bucket < arena.buckets().size(); ++bucket) {

@@ -1,4 +1,4 @@
-// Adds gradients up over the ranks while backward() is still busy with earlier layers.
+// Sums gradients over the ranks while backward() still computes those of earlier layers.
 #pragma once
 
 #include <memory>
@@ -8,18 +8,17 @@
 
 namespace mobius {
 
-/// What a rank gets of the sums.
+/// Which sums a rank gets.
 enum class SumScope {
-  whole,  ///< all of them
-  shard   ///< those of its shard; its other gradients may then hold anything (ZeRO stage 1)
+  whole,  ///< all sums
+  shard   ///< those of its shard; its other gradients are then undefined (ZeRO stage 1)
 };
 
-/// Gradients travel in the buckets of the arena, each as soon as all of it is ready: they are copied
-/// into a buffer laid out like the arena, of which they become views. Buckets start one after
-/// another, so that every rank starts the same. One rank alone sums nothing: its gradients stay
-/// untouched, and there is no buffer.
+/// Gradients are sent in the buckets of the arena, each bucket once all of it is ready. They are
+/// copied into a buffer laid out like the arena and become views of it. Buckets start in order, so
+/// that every rank starts the same ones. A single rank sums nothing and has no buffer.
 ///
-/// Micro-batches before the last of a step only add to the gradients, without communication:
+/// Only the last micro-batch of a step communicates:
 ///
 ///   for (...) backward(loss);
 ///   sum.start();
@@ -27,8 +26,8 @@ enum class SumScope {
 ///   sum.finish();
 class GradientSum {
  public:
-  /// Both must outlive it. The arena is made for as many ranks as there are. A parameter's gradient
-  /// may be missing, but then on every rank.
+  /// Both must outlive it. The arena must be made for this number of ranks. A parameter may lack a
+  /// gradient only on every rank.
   GradientSum(Communicator& communicator, const ParameterArena& arena,
               SumScope scope = SumScope::whole);
   ~GradientSum();
@@ -37,10 +36,10 @@ class GradientSum {
 
   Communicator& communicator() const { return communicator_; }
 
-  /// From here on a gradient that becomes ready is final.
+  /// Gradients that become ready after this call are final.
   void start();
-  /// Sends what is left, and waits: afterwards the gradients are the sums over the ranks. Also
-  /// where this rank called no backward() after start(): what it has counts.
+  /// Sends the remaining buckets and waits. Afterwards the gradients are the sums over the ranks,
+  /// even if this rank called no backward() after start().
   void finish();
 
  private:

@@ -11,39 +11,6 @@ namespace mobius {
 
 namespace {
 
-class AdamW final : public Optimizer {
- public:
-  AdamW(ParameterArena arena, Shard shard, const AdamWOptions& options)
-      : Optimizer(std::move(arena), shard, {"m", "v"}),
-        settings_{.beta1 = options.betas[0],
-                  .beta2 = options.betas[1],
-                  .eps = options.eps,
-                  .weight_decay = options.weight_decay} {}
-
- private:
-  void update(std::span<const ParameterUpdate> updates, const Tensor& scalars) override {
-    adamw(settings_, updates, scalars);
-  }
-
-  AdamWSettings settings_;
-};
-
-class Sgd final : public Optimizer {
- public:
-  Sgd(ParameterArena arena, Shard shard, const SgdOptions& options)
-      : Optimizer(std::move(arena), shard, {"momentum"}),
-        settings_{.momentum = options.momentum,
-                  .weight_decay = options.weight_decay,
-                  .nesterov = options.nesterov} {}
-
- private:
-  void update(std::span<const ParameterUpdate> updates, const Tensor& scalars) override {
-    sgd(settings_, updates, scalars);
-  }
-
-  SgdSettings settings_;
-};
-
 void describe_common(Schema& schema, OptimizerOptions& options) {
   schema.field("lr", options.lr, "peak learning rate").positive();
   schema
@@ -54,8 +21,12 @@ void describe_common(Schema& schema, OptimizerOptions& options) {
 
 }  // namespace
 
-Optimizer::Optimizer(ParameterArena arena, Shard shard, const std::vector<std::string>& moments)
-    : arena_(std::move(arena)), shard_(shard), updates_(parameters().size()) {
+Optimizer::Optimizer(ParameterArena arena, Shard shard, const std::vector<std::string>& moments,
+                     Update update)
+    : arena_(std::move(arena)),
+      shard_(shard),
+      update_(std::move(update)),
+      updates_(parameters().size()) {
   const Device device = arena_.values().device();
   scalars_ = Tensor::zeros({UpdateScalar::count}, DType::f64, device);
   squares_ = Tensor::zeros({std::ssize(parameters())}, DType::f64, device);
@@ -78,7 +49,17 @@ void Optimizer::step(double learning_rate) {
 
 void Optimizer::clipped_step(double learning_rate, double max_norm, Communicator& ranks) {
   begin_step(learning_rate);
-  measure_gradients(max_norm, ranks);
+  std::vector<Tensor> gradients;
+  gradients.reserve(parameters().size());
+  for (std::size_t i = 0; i < parameters().size(); ++i) {
+    const Tensor& gradient = parameters()[i].value.grad();
+    gradients.push_back(
+        gradient.defined() ? arena_.piece_of(gradient.contiguous(), i, {ranks.rank(), ranks.size()})
+                           : Tensor());
+  }
+  sum_of_squares(gradients, squares_);
+  ranks.start_sum(squares_)->wait();
+  clip_gradients(squares_, max_norm, scalars_);
   update_all();
 }
 
@@ -92,27 +73,13 @@ void Optimizer::begin_step(double learning_rate) {
   set(UpdateScalar::step, static_cast<double>(steps_taken_));
 }
 
-void Optimizer::measure_gradients(double max_norm, Communicator& ranks) {
-  std::vector<Tensor> gradients;
-  gradients.reserve(parameters().size());
-  for (std::size_t i = 0; i < parameters().size(); ++i) {
-    const Tensor& gradient = parameters()[i].value.grad();
-    gradients.push_back(
-        gradient.defined() ? arena_.piece_of(gradient.contiguous(), i, {ranks.rank(), ranks.size()})
-                           : Tensor());
-  }
-  sum_of_squares(gradients, squares_);
-  ranks.start_sum(squares_)->wait();
-  clip_gradients(squares_, max_norm, scalars_);
-}
-
 void Optimizer::update_all() {
   for (std::size_t i = 0; i < updates_.size(); ++i) {
     const Tensor& gradient = parameters()[i].value.grad();
     if (gradient.defined())
       updates_[i].gradient = arena_.piece_of(gradient.contiguous(), i, shard_);
   }
-  update(updates_, scalars_);
+  update_(updates_, scalars_);
   for (ParameterUpdate& update : updates_) update.gradient = Tensor();
 }
 
@@ -150,7 +117,11 @@ void AdamWOptions::describe(Schema& schema) {
 
 std::unique_ptr<Optimizer> AdamWOptions::build(ParameterArena arena, Shard shard) const {
   validate_options(*this, "adamw");
-  return std::make_unique<AdamW>(std::move(arena), shard, *this);
+  const AdamWSettings settings{
+      .beta1 = betas[0], .beta2 = betas[1], .eps = eps, .weight_decay = weight_decay};
+  return std::make_unique<Optimizer>(
+      std::move(arena), shard, std::vector<std::string>{"m", "v"},
+      [settings](auto updates, const Tensor& scalars) { adamw(settings, updates, scalars); });
 }
 
 void SgdOptions::describe(Schema& schema) {
@@ -162,7 +133,11 @@ void SgdOptions::describe(Schema& schema) {
 
 std::unique_ptr<Optimizer> SgdOptions::build(ParameterArena arena, Shard shard) const {
   validate_options(*this, "sgd");
-  return std::make_unique<Sgd>(std::move(arena), shard, *this);
+  const SgdSettings settings{
+      .momentum = momentum, .weight_decay = weight_decay, .nesterov = nesterov};
+  return std::make_unique<Optimizer>(
+      std::move(arena), shard, std::vector<std::string>{"momentum"},
+      [settings](auto updates, const Tensor& scalars) { sgd(settings, updates, scalars); });
 }
 
 Registry<OptimizerOptions> builtin_optimizers() {

@@ -1,7 +1,8 @@
-// Optimisers: they turn gradients into parameter updates (docs/MATH.md, section 5).
+// Optimisers turn gradients into parameter updates (docs/MATH.md, section 5).
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,66 +18,69 @@ namespace mobius {
 
 class Schema;
 
-/// A tensor with the name under which a checkpoint keeps it.
+/// A tensor and its name in a checkpoint.
 struct NamedTensor {
   std::string name;
   Tensor value;
 };
 
-/// What became of the gradients of the last clipped step.
+/// The gradients of the last clipped step.
 struct GradientNorm {
   double value = 0;
   bool is_finite = true;
-  /// The last steps, which changed nothing: the first whose norm was not finite, and those since.
+  /// The number of last steps that changed nothing: the first with a norm that was not finite, and
+  /// all later ones.
   std::int64_t n_skipped = 0;
-  /// The first parameter whose gradient was not finite; none where all were, but not their norm.
+  /// The first parameter whose gradient was not finite; empty if only the norm was not.
   std::optional<std::size_t> parameter{};
 };
 
-/// Moments of a sharded optimiser are those of its shard.
+/// A sharded optimiser keeps only the moments of its shard.
 class Optimizer {
  public:
+  /// The arithmetic of one step; see UpdateScalar for the scalars.
+  using Update =
+      std::function<void(std::span<const ParameterUpdate> updates, const Tensor& scalars)>;
+
   /// Keeps a buffer of zeros for each of the named moments.
-  Optimizer(ParameterArena arena, Shard shard, const std::vector<std::string>& moments);
-  virtual ~Optimizer() = default;
+  Optimizer(ParameterArena arena, Shard shard, const std::vector<std::string>& moments,
+            Update update);
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Updates its shard of every parameter that has a gradient, in place; the gradients stay as they
-  /// are.
+  /// Updates its shard of every parameter that has a gradient, in place.
   void step(double learning_rate);
-  /// A step with gradients scaled by max_norm / norm where their Euclidean norm, of all together
-  /// and summed in double, is larger. Where the norm is not finite, this step and all later ones
-  /// change nothing. To be called by all ranks, whose gradients are summed: each measures its part.
-  /// Nothing is read back from the device.
+  /// A step whose gradients are scaled by max_norm / norm if their joint Euclidean norm, summed in
+  /// double, is larger. If the norm is not finite, this step and all later ones change nothing. All
+  /// ranks must call it with summed gradients; each measures its part. Reads nothing back from the
+  /// device.
   void clipped_step(double learning_rate, double max_norm, Communicator& ranks);
-  /// Reads it back from the device: waits for it. The same on every rank.
+  /// Waits for the device. The result is equal on every rank.
   GradientNorm gradient_norm() const;
 
   const ParameterArena& arena() const { return arena_; }
   const std::vector<TrainedParameter>& parameters() const { return arena_.parameters(); }
   const Shard& shard() const { return shard_; }
-  /// What it remembers between steps: buffers of its shard (ParameterArena::zeros).
+  /// The state between steps: buffers of its shard (ParameterArena::zeros).
   const std::vector<NamedTensor>& moments() const { return moments_; }
-  /// The moments by parameter: views named "<moment>/<parameter>", of the parameter's shape; of its
-  /// piece, in one dimension, where the optimiser is sharded.
+  /// Returns views of the moments by parameter, named "<moment>/<parameter>". They have the
+  /// parameter's shape, or are flat pieces if the optimiser is sharded.
   std::vector<NamedTensor> state() const { return by_parameter(moments_, shard_); }
-  /// Such views of other buffers, of another shard.
+  /// Returns such views of other buffers and another shard.
   std::vector<NamedTensor> by_parameter(const std::vector<NamedTensor>& moments,
                                         const Shard& shard) const;
-  /// Steps taken, which state() belongs to.
+  /// The number of steps that led to state().
   std::int64_t steps_taken() const { return steps_taken_; }
   void set_steps_taken(std::int64_t steps) { steps_taken_ = steps; }
 
  private:
-  virtual void update(std::span<const ParameterUpdate> updates, const Tensor& scalars) = 0;
   void begin_step(double learning_rate);
-  void measure_gradients(double max_norm, Communicator& ranks);
   void update_all();
   void set(UpdateScalar::Index scalar, double value);
 
   ParameterArena arena_;
   Shard shard_;
+  Update update_;
   std::vector<NamedTensor> moments_;
   std::vector<ParameterUpdate> updates_;  // of each parameter; gradients only during a step
   Tensor scalars_;                        // see UpdateScalar
@@ -91,7 +95,7 @@ struct OptimizerOptions {
 
   virtual ~OptimizerOptions() = default;
   virtual void describe(Schema& schema) = 0;
-  /// How many tensors of a parameter's shape the optimiser keeps for it, at least.
+  /// The number of tensors that the optimiser keeps for each parameter, at least.
   virtual int moments() const { return 0; }
   virtual std::unique_ptr<Optimizer> build(ParameterArena arena, Shard shard) const = 0;
   /// For one process.

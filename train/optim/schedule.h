@@ -19,7 +19,7 @@ struct ScheduleOptions {
 };
 
 /// The learning rate of step `step` = 0, ..., max_steps - 1: peak * (step + 1) / warmup_steps while
-/// step < warmup_steps, then from the peak down to min_lr_ratio * peak at step max_steps - 1. Where
+/// step < warmup_steps, then from the peak down to min_lr_ratio * peak at step max_steps - 1. If
 /// the warm-up leaves no step to decay in, the rate stays at the peak.
 double learning_rate(const ScheduleOptions& schedule, double peak, std::int64_t step,
                      std::int64_t max_steps);

@@ -4,7 +4,7 @@ namespace mobius {
 
 namespace {
 
-// One moment of all shards; undefined but on the root.
+// Gathers a moment of all shards; the result is undefined except on the root.
 Tensor gather(const Optimizer& optimizer, const Tensor& moment, Communicator& communicator) {
   const ParameterArena& arena = optimizer.arena();
   const Shard& shard = optimizer.shard();

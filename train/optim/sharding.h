@@ -1,4 +1,4 @@
-// An optimiser whose state is spread over the ranks (ZeRO stage 1, Rajbhandari et al. 2020): each
+// Shards the state of an optimiser over the ranks (ZeRO stage 1, Rajbhandari et al. 2020). Each
 // rank updates its part of every bucket of parameters.
 #pragma once
 
@@ -9,18 +9,18 @@
 
 namespace mobius {
 
-/// After every rank's step(): gives each the whole parameters.
+/// Gives every rank all parameters. Must be called after each step().
 void gather_parameters(const Optimizer& optimizer, Communicator& communicator);
 
-/// The state of all shards together, as an optimiser that is not sharded has it: what a checkpoint
-/// holds, so that any number of ranks goes on from it. To be called by all ranks; empty on all but
-/// the root.
+/// Returns the state of all shards together, like that of an optimiser that is not sharded, so that
+/// any number of ranks can resume from a checkpoint. All ranks must call it; the result is empty on
+/// all but the root.
 std::vector<NamedTensor> gather_state(const Optimizer& optimizer, Communicator& communicator);
 
-/// Tensors for the whole state, to be filled from a checkpoint; the optimiser's own where it is not
-/// sharded.
+/// Returns tensors for the whole state, to be filled from a checkpoint. They are the optimiser's
+/// own if it is not sharded.
 std::vector<NamedTensor> whole_state(const Optimizer& optimizer);
-/// Takes the optimiser's shard from them.
+/// Copies the optimiser's shard from these tensors.
 void set_state(const Optimizer& optimizer, const std::vector<NamedTensor>& whole);
 
 }  // namespace mobius

@@ -47,7 +47,8 @@ std::vector<LayerDiagnostics> diagnose(const LanguageModel& model, const Tensor&
                                        Diagnosis diagnosis) {
   const NoGradGuard no_grad;
   DiagnosticsSink sink(diagnosis);
-  model.hidden(tokens.to(model.device()), {.sink = &sink});
+  model.hidden(RowIndex("language model", tokens, model.vocab_size()).to(model.device()),
+               {.sink = &sink});
   return sink.layers();
 }
 

@@ -22,16 +22,12 @@ class TwoAlike final : public Communicator {
     Tensor values;
   };
 
-  std::unique_ptr<Pending> start_sum(Tensor values) override {
-    started.push_back(values.numel());
-    return std::make_unique<Doubling>(std::move(values));
+  std::unique_ptr<Pending> start(Tensor values, Steps steps) override {
+    if (!steps.reduces) throw Error("not asked for");
+    const std::int64_t n = steps.gathers ? values.numel() : values.numel() / 2;
+    started.push_back(n);
+    return std::make_unique<Doubling>(values.slice(0, 0, n));
   }
-  std::unique_ptr<Pending> start_reduce_scatter(Tensor values) override {
-    const std::int64_t half = values.numel() / 2;
-    started.push_back(half);
-    return std::make_unique<Doubling>(values.slice(0, 0, half));
-  }
-  std::unique_ptr<Pending> start_all_gather(Tensor) override { throw Error("not asked for"); }
   void sum(std::span<double>) override {}
   void broadcast(Tensor) override {}
   std::string broadcast(const std::string& text) override { return text; }
