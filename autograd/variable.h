@@ -5,10 +5,12 @@
 // gradient, written beside it in autograd/ops/.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -19,11 +21,11 @@ class Variable;
 
 /// Which inputs of an operation want a gradient; gradients of the others may be left undefined.
 using NeedsGrad = std::vector<bool>;
-/// Maps the gradients of the outputs (undefined where nothing depends on an output) to those of
-/// the inputs, in the order in which the inputs were given to record(). A gradient may have the
-/// shape to which its input was broadcast: the walker sums it down.
-using BackwardFn =
-    std::function<std::vector<Tensor>(const std::vector<Tensor>& grad_outputs, const NeedsGrad&)>;
+using Grads = std::vector<Tensor>;
+/// Maps the gradients of the outputs (undefined for an output that nothing depends on) to those of
+/// the inputs, in the order in which record() was given the inputs. A gradient may have the shape
+/// to which its input was broadcast: the walker sums it down.
+using BackwardFn = std::function<Grads(const Grads& grad_outputs, const NeedsGrad&)>;
 
 /// A handle: copies share data, gradient and hooks.
 class Variable {
@@ -86,7 +88,16 @@ class Saved {
 /// are enabled and an input requires one; otherwise `backward` is dropped with what it saved.
 Variable record(std::string_view op, const std::vector<Variable>& inputs, Tensor output,
                 BackwardFn backward);
-/// The same for an operation with several outputs.
+/// Records an operation with one input: `backward` maps the gradient of the output to that of the
+/// input.
+template <std::invocable<const Tensor&> Backward>
+Variable record(std::string_view op, const Variable& input, Tensor output, Backward backward) {
+  return record(op, std::vector{input}, std::move(output),
+                [backward = std::move(backward)](const Grads& grads, const NeedsGrad&) {
+                  return Grads{backward(grads[0])};
+                });
+}
+/// Records an operation with several outputs.
 std::vector<Variable> record_many(std::string_view op, const std::vector<Variable>& inputs,
                                   std::vector<Tensor> outputs, BackwardFn backward);
 

@@ -1,12 +1,7 @@
-#include "autograd/ops/loss.h"
-
 #include <algorithm>
-#include <utility>
 
+#include "autograd/ops.h"
 #include "core/ops/checks.h"
-#include "core/ops/elementwise.h"
-#include "core/ops/reduce.h"
-#include "core/ops/rows.h"
 
 namespace mobius {
 namespace {
@@ -55,12 +50,11 @@ LossResult cross_entropy(const Variable& logits, const Labels& labels, double no
   Tensor sums = Tensor::zeros({2}, DType::f64, logits.device());
   add_sums(result, labels, 0, sums);
   result.grad_logits.scale_(1 / count);
-  Variable loss =
-      record("cross_entropy", {logits}, mean_loss(sums, count, logits.dtype()),
-             [grad = Saved("cross_entropy", result.grad_logits), positions = labels.positions()](
-                 const std::vector<Tensor>& grads, const NeedsGrad&) {
-               return std::vector<Tensor>{scatter_add_rows(times(grad.get(), grads[0]), positions)};
-             });
+  Variable loss = record("cross_entropy", {logits}, mean_loss(sums, count, logits.dtype()),
+                         [grad = Saved("cross_entropy", result.grad_logits),
+                          positions = labels.positions()](const Grads& grads, const NeedsGrad&) {
+                           return Grads{scatter_add_rows(times(grad.get(), grads[0]), positions)};
+                         });
   return {std::move(loss), std::move(sums), std::move(result.predictions)};
 }
 
@@ -114,7 +108,7 @@ LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
   Variable loss =
       record("linear_cross_entropy", {hidden, weight}, mean_loss(sums, count, hidden.dtype()),
              [grad_rows, grad_weight, positions = labels.positions(), shape = hidden.shape()](
-                 const std::vector<Tensor>& grads, const NeedsGrad& needs) {
+                 const Grads& grads, const NeedsGrad& needs) {
                std::vector<Tensor> result(2);
                if (needs[0]) {
                  result[0] = scatter_add_rows(times(grad_rows, grads[0]), positions).reshape(shape);

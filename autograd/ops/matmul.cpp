@@ -1,9 +1,4 @@
-#include "autograd/ops/matmul.h"
-
-#include <utility>
-
-#include "core/ops/elementwise.h"
-#include "core/ops/reduce.h"
+#include "autograd/ops.h"
 
 namespace mobius {
 namespace {
@@ -44,19 +39,19 @@ UnaryOp unary_of(Activation activation) {
 }  // namespace
 
 Variable matmul(const Variable& a, const Variable& b) {
-  return record("matmul", {a, b}, matmul(a.data(), b.data()),
-                [a = Saved("matmul", a), b = Saved("matmul", b)](const std::vector<Tensor>& grads,
-                                                                 const NeedsGrad& needs) {
-                  std::vector<Tensor> result(2);
-                  const Tensor &grad = grads[0], &x = a.get(), &y = b.get();
-                  if (needs[0]) result[0] = matmul(grad, y.transpose(-1, -2));
-                  if (needs[1] && y.ndim() == 2) {  // one matrix for the whole batch: one product
-                    result[1] = matmul(as_matrix(x).transpose(0, 1), as_matrix(grad));
-                  } else if (needs[1]) {
-                    result[1] = matmul(x.transpose(-1, -2), grad);
-                  }
-                  return result;
-                });
+  return record(
+      "matmul", {a, b}, matmul(a.data(), b.data()),
+      [a = Saved("matmul", a), b = Saved("matmul", b)](const Grads& grads, const NeedsGrad& needs) {
+        std::vector<Tensor> result(2);
+        const Tensor &grad = grads[0], &x = a.get(), &y = b.get();
+        if (needs[0]) result[0] = matmul(grad, y.transpose(-1, -2));
+        if (needs[1] && y.ndim() == 2) {  // one matrix for the whole batch: one product
+          result[1] = matmul(as_matrix(x).transpose(0, 1), as_matrix(grad));
+        } else if (needs[1]) {
+          result[1] = matmul(x.transpose(-1, -2), grad);
+        }
+        return result;
+      });
 }
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
@@ -65,7 +60,7 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
                right = product_operand(weight.data(), precision);
   return record("linear", {x, weight, bias}, linear(left, right, data_or_none(bias)),
                 [x = Saved("linear", left), weight = Saved("linear", right)](
-                    const std::vector<Tensor>& grads, const NeedsGrad& needs) {
+                    const Grads& grads, const NeedsGrad& needs) {
                   return linear_backward(x.get(), weight.get(), grads[0], needs);
                 });
 }
@@ -80,7 +75,7 @@ Variable linear_activation(const Variable& x, const Variable& weight, const Vari
   Saved out(op, result.out);
   return record(op, {x, weight, bias}, std::move(result.out),
                 [f, x = Saved(op, left), weight = Saved(op, right), pre = Saved(op, result.pre),
-                 out](const std::vector<Tensor>& grads, const NeedsGrad& needs) {
+                 out](const Grads& grads, const NeedsGrad& needs) {
                   const Tensor grad_pre = unary_backward(f, pre.get(), out.get(), grads[0]);
                   return linear_backward(x.get(), weight.get(), grad_pre, needs);
                 });

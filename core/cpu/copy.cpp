@@ -195,8 +195,7 @@ class CpuCopy final : public CopyKernels {
 
   void fill(const Tensor& out, double value) override {
     const StridedWalk<1> walk(out.shape(), {&out.strides()});
-    dispatch_any(out.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_any(out.dtype(), [&]<class T>(TypeTag<T>) {
       T* const data = out.data<T>();
       const T element = convert<T>(value);
       const std::int64_t step = walk.step()[0];
@@ -209,8 +208,7 @@ class CpuCopy final : public CopyKernels {
   }
 
   void arange(const Tensor& out) override {
-    dispatch_any(out.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_any(out.dtype(), [&]<class T>(TypeTag<T>) {
       T* const data = out.data<T>();
       for (std::int64_t i = 0; i < out.numel(); ++i) data[i] = convert<T>(i);
     });

@@ -350,8 +350,7 @@ class LinearBackward {
 
 void linear_attention_forward(const LinearAttentionInputs& in, const Tensor& out,
                               const Tensor& denominator) {
-  dispatch_real("linear_attention", in.q.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("linear_attention", in.q.dtype(), [&]<class T>(TypeTag<T>) {
     const LinearProblem<T> p(in);
     parallel_for(p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
       LinearForward<T> head(p, out, denominator);
@@ -363,8 +362,7 @@ void linear_attention_forward(const LinearAttentionInputs& in, const Tensor& out
 void linear_attention_gradients(const LinearAttentionInputs& in, const Tensor& out,
                                 const Tensor& denominator, const Tensor& grad_out,
                                 const LinearAttentionGrads& grads) {
-  dispatch_real("linear_attention_backward", in.q.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("linear_attention_backward", in.q.dtype(), [&]<class T>(TypeTag<T>) {
     const LinearProblem<T> p(in);
     parallel_for(p.batch * p.groups, 1, [&](std::int64_t begin, std::int64_t end) {
       LinearBackward<T> head(p, in, out, denominator, grad_out, grads);

@@ -64,8 +64,7 @@ class CpuLoss final : public LossKernels {
  public:
   void cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& losses,
                      const Tensor& predictions) override {
-    dispatch_real("cross_entropy", logits.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("cross_entropy", logits.dtype(), [&]<class T>(TypeTag<T>) {
       dispatch_index("cross_entropy", labels.dtype(), [&](auto index) {
         const auto* const label = labels.data<typename decltype(index)::type>();
         const std::int64_t n = logits.size(1);

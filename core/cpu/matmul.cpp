@@ -163,8 +163,7 @@ void finish_tile(const F& f, const LinearTile& tile, const Tensor& bias, const T
 
 void linear_epilogue(Activation activation, const LinearTile& tile, const Tensor& bias,
                      const Tensor& pre, const Tensor& out) {
-  dispatch_real("linear", pre.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("linear", pre.dtype(), [&]<class T>(TypeTag<T>) {
     switch (activation) {
       case Activation::none:
         return bias.defined() ? finish_tile<T>(NoActivation{}, tile, bias, pre, out) : void();
@@ -228,8 +227,8 @@ class CpuMatmul final : public MatmulKernels {
     }
     if (!has_gemm_strides(left)) left = left.contiguous();
     if (!has_gemm_strides(right)) right = right.contiguous();
-    dispatch_operand("matmul", left.dtype(), [&](auto tag) {
-      multiply<typename decltype(tag)::type>(left, right, accumulate, result);
+    dispatch_operand("matmul", left.dtype(), [&]<class T>(TypeTag<T>) {
+      multiply<T>(left, right, accumulate, result);
     });
   }
 
@@ -240,8 +239,8 @@ class CpuMatmul final : public MatmulKernels {
       return linear(x.to(DType::f32), weight.to(DType::f32), bias, activation, pre, out);
     }
     if (x.size(1) == 0) cpu_copy_kernels().fill(pre, 0);
-    dispatch_operand("linear", x.dtype(), [&](auto tag) {
-      linear_tiles<typename decltype(tag)::type>(x, weight, bias, activation, pre, out);
+    dispatch_operand("linear", x.dtype(), [&]<class T>(TypeTag<T>) {
+      linear_tiles<T>(x, weight, bias, activation, pre, out);
     });
   }
 };

@@ -103,8 +103,7 @@ class GroupedSums {
   double* group(std::int64_t i) { return sums_.data() + i * n_; }
 
   void add_up(const Tensor& out) const {
-    dispatch_real("norm_backward", out.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("norm_backward", out.dtype(), [&]<class T>(TypeTag<T>) {
       parallel_for(n_, 256, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t j = begin; j < end; ++j) {
           double sum = 0;
@@ -130,8 +129,7 @@ std::int64_t group_size(const Tensor& x) {
 template <bool centred>
 void norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                   const Tensor& y, const Tensor& mean, const Tensor& rstd) {
-  dispatch_real("norm", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("norm", x.dtype(), [&]<class T>(TypeTag<T>) {
     const std::int64_t n = x.size(1);
     parallel_for(x.size(0), row_grain(n), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
@@ -153,8 +151,7 @@ void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, co
                    const Tensor& grad_bias) {
   const std::int64_t n = x.size(1), grain = group_size(x), groups = ceil_div(x.size(0), grain);
   GroupedSums weight_sums(groups, n), bias_sums(centred ? groups : 0, n);
-  dispatch_real("norm_backward", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("norm_backward", x.dtype(), [&]<class T>(TypeTag<T>) {
     parallel_for(x.size(0), grain, [&](std::int64_t begin, std::int64_t end) {
       double* const to_weight = weight_sums.group(begin / grain);
       double* const to_bias = centred ? bias_sums.group(begin / grain) : nullptr;

@@ -94,8 +94,7 @@ struct MomentumUpdate {
 
 void adamw_chunk(const AdamWSettings& s, const ParameterUpdate& update, const double* scalars,
                  std::int64_t begin, std::int64_t end) {
-  dispatch_real("adamw", update.value.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("adamw", update.value.dtype(), [&]<class T>(TypeTag<T>) {
     const double step = scalars[UpdateScalar::step];
     for_vectors<T>(
         end - begin,
@@ -109,8 +108,7 @@ void adamw_chunk(const AdamWSettings& s, const ParameterUpdate& update, const do
 
 void sgd_chunk(const SgdSettings& s, const ParameterUpdate& update, const double* scalars,
                std::int64_t begin, std::int64_t end) {
-  dispatch_real("sgd", update.value.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("sgd", update.value.dtype(), [&]<class T>(TypeTag<T>) {
     const double lr = scalars[UpdateScalar::learning_rate], factor = scalars[UpdateScalar::factor];
     const double decay = update.decays ? s.weight_decay : 0;
     const T* g = update.gradient.data<T>() + begin;

@@ -121,8 +121,7 @@ class CpuPoints final : public PointsKernels {
  public:
   void polar(const Tensor& x, const Tensor& direction, const Tensor& length) override {
     assert(x.numel() == 0 || x.stride(-1) == 1 || x.size(-1) < 2);
-    dispatch_real("polar", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("polar", x.dtype(), [&]<class T>(TypeTag<T>) {
       const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
       const RowsOf<T> rows(x, offsets);
       parallel_for(length.numel(), row_grain(rows.width),
@@ -134,8 +133,7 @@ class CpuPoints final : public PointsKernels {
 
   void polar_backward(const Tensor& direction, const Tensor& length, const Tensor& grad_direction,
                       const Tensor& grad_length, const Tensor& grad_x) override {
-    dispatch_real("polar_backward", direction.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("polar_backward", direction.dtype(), [&]<class T>(TypeTag<T>) {
       const std::int64_t d = direction.size(-1);
       const T* const grads = grad_direction.defined() ? grad_direction.data<T>() : nullptr;
       const T* const length_grads = grad_length.defined() ? grad_length.data<T>() : nullptr;
@@ -151,8 +149,7 @@ class CpuPoints final : public PointsKernels {
 
   void gaussian_points(const Tensor& x, const GaussianPoints& how, const Tensor& points,
                        const Tensor& squared_length) override {
-    dispatch_real("gaussian_points", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("gaussian_points", x.dtype(), [&]<class T>(TypeTag<T>) {
       const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
       const RowsOf<T> rows(x, offsets);
       const bool rotates = how.rope_base != 0;
@@ -170,8 +167,7 @@ class CpuPoints final : public PointsKernels {
   void gaussian_points_backward(const Tensor& x, const GaussianPoints& how, const Tensor& points,
                                 const Tensor& grad_points, const Tensor& grad_squared_length,
                                 const Tensor& grad_x) override {
-    dispatch_real("gaussian_points_backward", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("gaussian_points_backward", x.dtype(), [&]<class T>(TypeTag<T>) {
       const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
       const RowsOf<T> rows(x, offsets);
       const std::int64_t width = rows.width;

@@ -245,8 +245,8 @@ void sum_middle(const T* x, std::int64_t outer, std::int64_t reduced, std::int64
 
 double squares_of(const Tensor& x, std::int64_t begin, std::int64_t n) {
   double sum = 0;
-  dispatch_real("sum_of_squares", x.dtype(), [&](auto tag) {
-    sum = sum_run(Squared{}, x.data<typename decltype(tag)::type>() + begin, n);
+  dispatch_real("sum_of_squares", x.dtype(), [&]<class T>(TypeTag<T>) {
+    sum = sum_run(Squared{}, x.data<T>() + begin, n);
   });
   return sum;
 }
@@ -256,8 +256,7 @@ class CpuReduce final : public ReduceKernels {
   void sum(const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner,
            const Tensor& out) override {
     if (outer * reduced * inner == 0) return cpu_copy_kernels().fill(out, 0);
-    dispatch_real("sum", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("sum", x.dtype(), [&]<class T>(TypeTag<T>) {
       if (inner == 1) return sum_last(x.data<T>(), outer, reduced, out.data<T>());
       sum_middle(x.data<T>(), outer, reduced, inner, out.data<T>());
     });
@@ -284,8 +283,7 @@ class CpuReduce final : public ReduceKernels {
            const Tensor& out) override {
     if (outer * reduced * inner == 0)
       return cpu_copy_kernels().fill(out, -std::numeric_limits<double>::infinity());
-    dispatch_real("max", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("max", x.dtype(), [&]<class T>(TypeTag<T>) {
       const T* const from = x.data<T>();
       T* const to = out.data<T>();
       if (inner == 1) {
@@ -308,8 +306,7 @@ class CpuReduce final : public ReduceKernels {
 
   void argmax(const Tensor& x, const Tensor& out) override {
     const std::int64_t n = x.shape().back();
-    dispatch_real("argmax", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("argmax", x.dtype(), [&]<class T>(TypeTag<T>) {
       parallel_for(out.numel(), rows_per_chunk(n), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {
           const T* row = x.data<T>() + r * n;
@@ -323,8 +320,7 @@ class CpuReduce final : public ReduceKernels {
   void cumsum(const Tensor& x, std::int64_t outer, std::int64_t n, std::int64_t inner, bool reverse,
               const Tensor& out) override {
     const std::int64_t grain = ceil_div(rows_per_chunk(std::min(inner, column_block)), n + 1);
-    dispatch_real("cumsum", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("cumsum", x.dtype(), [&]<class T>(TypeTag<T>) {
       for_column_blocks(
           outer, inner, grain, [&](std::int64_t o, std::int64_t begin, std::int64_t end) {
             double sums[column_block];

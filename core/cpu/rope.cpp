@@ -34,8 +34,7 @@ class CpuRope final : public RopeKernels {
   void rope(const Tensor& x, double base, std::int64_t offset, int sign, const Tensor& y) override {
     if (x.numel() == 0) return;
     assert(x.size(-1) % 2 == 0 && (x.stride(-1) == 1 || x.size(-1) < 2));
-    dispatch_real("rope", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("rope", x.dtype(), [&]<class T>(TypeTag<T>) {
       const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
       const RowsOf<T> rows(x, offsets);
       const Rotations<T> rotations(rows.rows_each, rows.width / 2, base, offset, sign);

@@ -89,8 +89,7 @@ void prefetch(const T* row, std::int64_t n) {
 
 void softmax_rows(const Tensor& scores, double scale, const SeenKeys& keys, const Tensor& weights,
                   std::int64_t begin, std::int64_t end) {
-  dispatch_real("masked_softmax", scores.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("masked_softmax", scores.dtype(), [&]<class T>(TypeTag<T>) {
     const std::int64_t n_q = scores.size(-2), n_k = scores.size(-1);
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t i = row % n_q, n = keys.pattern().keys_of(i, i + 1).end;
@@ -104,8 +103,7 @@ void softmax_rows(const Tensor& scores, double scale, const SeenKeys& keys, cons
 
 void softmax_backward_rows(const Tensor& weights, const Tensor& grad, double scale,
                            const Tensor& grad_scores, std::int64_t begin, std::int64_t end) {
-  dispatch_real("softmax_backward", weights.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("softmax_backward", weights.dtype(), [&]<class T>(TypeTag<T>) {
     const std::int64_t n_k = weights.size(-1);
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t at = row * n_k;

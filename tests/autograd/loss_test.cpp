@@ -1,6 +1,4 @@
 // The head: linear_cross_entropy() against its composed form.
-#include "autograd/ops/loss.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -333,8 +333,8 @@ void backward_tiles(const Map& map, const AttentionProblem<T>& p, const Tensor& 
 
 void attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs, const Tensor& out,
                         const Tensor& lse, const Tensor& grad_out, const AttentionGrads& grads) {
-  dispatch_real("attention_backward", inputs.q.dtype(), [&](auto tag) {
-    const AttentionProblem<typename decltype(tag)::type> problem(spec, inputs);
+  dispatch_real("attention_backward", inputs.q.dtype(), [&]<class T>(TypeTag<T>) {
+    const AttentionProblem<T> problem(spec, inputs);
     with_score(spec, [&](auto map, auto is_softmax) {
       if constexpr (is_softmax || map.has_weight)
         backward_tiles<is_softmax>(map, problem, out, lse, grad_out, grads);

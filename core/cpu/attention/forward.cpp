@@ -137,8 +137,8 @@ void forward_tiles(const Map& map, const AttentionProblem<T>& p, const Tensor& k
 
 void attention_forward(const AttentionSpec& spec, const AttentionInputs& inputs, const Tensor& out,
                        const Tensor& lse) {
-  dispatch_real("attention", inputs.q.dtype(), [&](auto tag) {
-    const AttentionProblem<typename decltype(tag)::type> problem(spec, inputs);
+  dispatch_real("attention", inputs.q.dtype(), [&]<class T>(TypeTag<T>) {
+    const AttentionProblem<T> problem(spec, inputs);
     with_score(spec, [&](auto map, auto is_softmax) {
       if constexpr (is_softmax || map.has_weight)
         forward_tiles<is_softmax>(map, problem, inputs.k, inputs.v, out, lse);

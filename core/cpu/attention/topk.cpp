@@ -83,8 +83,7 @@ class TopkTile {
 };
 
 void topk_tiles(const AttentionSpec& spec, const AttentionInputs& in, const Tensor& keys) {
-  dispatch_real("attention_topk", in.q.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("attention_topk", in.q.dtype(), [&]<class T>(TypeTag<T>) {
     const AttentionProblem<T> p(spec, in);
     const PackedTiles<T> k_tiles(KeysAs::columns, in.k);
     const std::int64_t tiles = p.query_tiles();

@@ -27,40 +27,28 @@ namespace HWY_NAMESPACE {
 // ---- operations on two vectors of f32 or f64, and on two i64, which wrap around
 
 struct AddOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Add(a, b);
-  }
+  static HWY_INLINE auto apply(auto a, auto b) { return hn::Add(a, b); }
   static std::int64_t apply(std::int64_t a, std::int64_t b) {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
   }
 };
 
 struct SubOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Sub(a, b);
-  }
+  static HWY_INLINE auto apply(auto a, auto b) { return hn::Sub(a, b); }
   static std::int64_t apply(std::int64_t a, std::int64_t b) {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
   }
 };
 
 struct MulOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Mul(a, b);
-  }
+  static HWY_INLINE auto apply(auto a, auto b) { return hn::Mul(a, b); }
   static std::int64_t apply(std::int64_t a, std::int64_t b) {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
   }
 };
 
 struct DivOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Div(a, b);
-  }
+  static HWY_INLINE auto apply(auto a, auto b) { return hn::Div(a, b); }
   static std::int64_t apply(std::int64_t a, std::int64_t b) {
     if (b == 0) throw Error("div: division of an integer by zero");
     return b == -1 ? SubOp::apply(std::int64_t{0}, a) : a / b;  // -a may wrap around
@@ -69,48 +57,36 @@ struct DivOp {
 
 // The larger and the smaller one; a NaN wins over any number.
 struct MaximumOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
+  static HWY_INLINE auto apply(auto a, auto b) {
     return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
   }
   static std::int64_t apply(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 };
 
 struct MinimumOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
+  static HWY_INLINE auto apply(auto a, auto b) {
     return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b);
   }
   static std::int64_t apply(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 };
 
 // Comparisons give 1 or 0.
-template <class V>
-HWY_INLINE V one_where(hn::Mask<hn::DFromV<V>> mask) {
+HWY_INLINE auto one_where(hn::Mask<hn::DFromV<V>> mask) {
   return hn::IfThenElseZero(mask, hn::Set(hn::DFromV<V>(), hn::TFromV<V>{1}));
 }
 
 struct LessOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return one_where<V>(hn::Lt(a, b));
-  }
+  static HWY_INLINE auto apply(auto a, auto b) { return one_where<V>(hn::Lt(a, b)); }
   static std::int64_t apply(std::int64_t a, std::int64_t b) { return a < b; }
 };
 
 struct LessEqualOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return one_where<V>(hn::Le(a, b));
-  }
+  static HWY_INLINE auto apply(auto a, auto b) { return one_where<V>(hn::Le(a, b)); }
   static std::int64_t apply(std::int64_t a, std::int64_t b) { return a <= b; }
 };
 
 struct EqualOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return one_where<V>(hn::Eq(a, b));
-  }
+  static HWY_INLINE auto apply(auto a, auto b) { return one_where<V>(hn::Eq(a, b)); }
   static std::int64_t apply(std::int64_t a, std::int64_t b) { return a == b; }
 };
 
@@ -236,8 +212,7 @@ void map_pairs(RowFunction<C> function, const StridedWalk<3>& walk, const T* a, 
 template <class Op>
 void map_pairs_of(Op op, const Tensor& a, const Tensor& b, const Tensor& out) {
   const StridedWalk<3> walk(out.shape(), {&a.strides(), &b.strides(), &out.strides()});
-  dispatch_any(a.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_any(a.dtype(), [&]<class T>(TypeTag<T>) {
     using Out = std::conditional_t<std::is_same_v<Op, CompareOp>, std::uint8_t, T>;
     const auto function = row_function<ComputeType<T>>(op);
     parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
@@ -314,8 +289,7 @@ void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tens
 
 void scale_in_place(const Tensor& out, double factor) {
   const StridedWalk<1> walk(out.shape(), {&out.strides()});
-  dispatch_real("scale_in_place", out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("scale_in_place", out.dtype(), [&]<class T>(TypeTag<T>) {
     const std::int64_t step = walk.step()[0];
     const T by = static_cast<T>(factor);
     parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {

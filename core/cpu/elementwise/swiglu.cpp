@@ -37,8 +37,7 @@ void swiglu_backward_row(const T* gate, const T* up, const T* grad_out, std::int
 }
 
 void swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) {
-  dispatch_real("swiglu", gate.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("swiglu", gate.dtype(), [&]<class T>(TypeTag<T>) {
     parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
       swiglu_row(gate.data<T>() + begin, up.data<T>() + begin, end - begin, out.data<T>() + begin);
     });
@@ -47,8 +46,7 @@ void swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) {
 
 void swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& grad_out,
                      const Tensor& grad_gate, const Tensor& grad_up) {
-  dispatch_real("swiglu_backward", gate.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("swiglu_backward", gate.dtype(), [&]<class T>(TypeTag<T>) {
     parallel_for(gate.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
       swiglu_backward_row(gate.data<T>() + begin, up.data<T>() + begin, grad_out.data<T>() + begin,
                           end - begin, grad_gate.data<T>() + begin, grad_up.data<T>() + begin);

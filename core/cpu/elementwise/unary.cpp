@@ -46,8 +46,7 @@ void unary_backward_row(F f, const T* x, const T* y, const T* grad_y, T* grad_x,
 }
 
 void unary(const Unary& f, const Tensor& x, const Tensor& y) {
-  dispatch_real("unary", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("unary", x.dtype(), [&]<class T>(TypeTag<T>) {
     parallel_for(x.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
       with_function(f, [&](const auto& function) {
         unary_row(function, x.data<T>() + begin, y.data<T>() + begin, end - begin);
@@ -58,8 +57,7 @@ void unary(const Unary& f, const Tensor& x, const Tensor& y) {
 
 void unary_backward(const Unary& f, const Tensor& x, const Tensor& y, const Tensor& grad_y,
                     const Tensor& grad_x) {
-  dispatch_real("unary_backward", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("unary_backward", x.dtype(), [&]<class T>(TypeTag<T>) {
     parallel_for(x.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
       with_function(f, [&](const auto& function) {
         unary_backward_row(function, x.data<T>() + begin, y.data<T>() + begin,
