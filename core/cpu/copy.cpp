@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/cpu/grain.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/strided.h"
 #include "core/parallel.h"
@@ -147,15 +146,13 @@ struct Copier {
     const TileSteps steps{columns.strides[0], rows.strides[1], columns.strides[1]};
     const std::int64_t strips = ceil_div(rows.size, tile_rows);
     const std::int64_t grain = elementwise_grain / (tile_rows * columns.size);
-    parallel_for(matrices.numel() * strips, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t task = begin; task < end; ++task) {
-        const auto [from_matrix, to_matrix] = matrices.row_offsets(task / strips);
-        const std::int64_t i = task % strips * tile_rows;
-        for (std::int64_t j = 0; j < columns.size; j += tile_columns)
-          tile(from + from_matrix + i + j * steps.from_column,
-               to + to_matrix + i * steps.to_row + j * steps.to_column, steps,
-               std::min(tile_rows, rows.size - i), std::min(tile_columns, columns.size - j));
-      }
+    parallel_for_each(matrices.numel() * strips, grain, [&](std::int64_t task) {
+      const auto [from_matrix, to_matrix] = matrices.row_offsets(task / strips);
+      const std::int64_t i = task % strips * tile_rows;
+      for (std::int64_t j = 0; j < columns.size; j += tile_columns)
+        tile(from + from_matrix + i + j * steps.from_column,
+             to + to_matrix + i * steps.to_row + j * steps.to_column, steps,
+             std::min(tile_rows, rows.size - i), std::min(tile_columns, columns.size - j));
     });
   }
 
@@ -217,9 +214,6 @@ class CpuCopy final : public CopyKernels {
 
 }  // namespace
 
-CopyKernels& cpu_copy_kernels() {
-  static CpuCopy kernels;
-  return kernels;
-}
+CopyKernels& cpu_copy_kernels() { return only<CpuCopy>(); }
 
 }  // namespace mobius

@@ -348,28 +348,33 @@ class LinearBackward {
   T e_[chunk];
 };
 
-void linear_attention_forward(const LinearAttentionInputs& in, const Tensor& out,
-                              const Tensor& denominator) {
-  dispatch_real("linear_attention", in.q.dtype(), [&]<class T>(TypeTag<T>) {
-    const LinearProblem<T> p(in);
-    parallel_for(p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-      LinearForward<T> head(p, out, denominator);
-      for (std::int64_t bh = begin; bh < end; ++bh) head.run(bh / p.heads, bh % p.heads);
+class CpuLinearAttention final : public LinearAttentionKernels {
+ public:
+  void linear_attention(const LinearAttentionInputs& in, const Tensor& out,
+                        const Tensor& denominator) override {
+    dispatch_real("linear_attention", in.q.dtype(), [&]<class T>(TypeTag<T>) {
+      const LinearProblem<T> p(in);
+      parallel_for(p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+        LinearForward<T> head(p, out, denominator);
+        for (std::int64_t bh = begin; bh < end; ++bh) head.run(bh / p.heads, bh % p.heads);
+      });
     });
-  });
-}
+  }
 
-void linear_attention_gradients(const LinearAttentionInputs& in, const Tensor& out,
-                                const Tensor& denominator, const Tensor& grad_out,
-                                const LinearAttentionGrads& grads) {
-  dispatch_real("linear_attention_backward", in.q.dtype(), [&]<class T>(TypeTag<T>) {
-    const LinearProblem<T> p(in);
-    parallel_for(p.batch * p.groups, 1, [&](std::int64_t begin, std::int64_t end) {
-      LinearBackward<T> head(p, in, out, denominator, grad_out, grads);
-      for (std::int64_t bg = begin; bg < end; ++bg) head.run(bg / p.groups, bg % p.groups);
+  void linear_attention_backward(const LinearAttentionInputs& in, const Tensor& out,
+                                 const Tensor& denominator, const Tensor& grad_out,
+                                 const LinearAttentionGrads& grads) override {
+    dispatch_real("linear_attention_backward", in.q.dtype(), [&]<class T>(TypeTag<T>) {
+      const LinearProblem<T> p(in);
+      parallel_for(p.batch * p.groups, 1, [&](std::int64_t begin, std::int64_t end) {
+        LinearBackward<T> head(p, in, out, denominator, grad_out, grads);
+        for (std::int64_t bg = begin; bg < end; ++bg) head.run(bg / p.groups, bg % p.groups);
+      });
     });
-  });
-}
+  }
+};
+
+LinearAttentionKernels& linear_attention_kernels() { return only<CpuLinearAttention>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius
@@ -378,30 +383,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mobius {
 
-HWY_EXPORT(linear_attention_forward);
-HWY_EXPORT(linear_attention_gradients);
-
-namespace {
-
-class CpuLinearAttention final : public LinearAttentionKernels {
- public:
-  void linear_attention(const LinearAttentionInputs& inputs, const Tensor& out,
-                        const Tensor& denominator) override {
-    HWY_DYNAMIC_DISPATCH(linear_attention_forward)(inputs, out, denominator);
-  }
-
-  void linear_attention_backward(const LinearAttentionInputs& inputs, const Tensor& out,
-                                 const Tensor& denominator, const Tensor& grad_out,
-                                 const LinearAttentionGrads& grads) override {
-    HWY_DYNAMIC_DISPATCH(linear_attention_gradients)(inputs, out, denominator, grad_out, grads);
-  }
-};
-
-}  // namespace
-
+HWY_EXPORT(linear_attention_kernels);
 LinearAttentionKernels& cpu_linear_attention_kernels() {
-  static CpuLinearAttention kernels;
-  return kernels;
+  return HWY_DYNAMIC_DISPATCH(linear_attention_kernels)();
 }
 
 }  // namespace mobius

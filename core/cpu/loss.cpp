@@ -68,13 +68,11 @@ class CpuLoss final : public LossKernels {
       dispatch_index("cross_entropy", labels.dtype(), [&](auto index) {
         const auto* const label = labels.data<typename decltype(index)::type>();
         const std::int64_t n = logits.size(1);
-        parallel_for(logits.size(0), row_grain(n), [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t r = begin; r < end; ++r) {
-            const RowLoss row =
-                cross_entropy_row(logits.data<T>() + r * n, n, static_cast<std::int64_t>(label[r]));
-            losses.data<double>()[r] = row.loss;
-            predictions.data<std::int64_t>()[r] = row.prediction;
-          }
+        parallel_for_each(logits.size(0), row_grain(n), [&](std::int64_t r) {
+          const RowLoss row =
+              cross_entropy_row(logits.data<T>() + r * n, n, static_cast<std::int64_t>(label[r]));
+          losses.data<double>()[r] = row.loss;
+          predictions.data<std::int64_t>()[r] = row.prediction;
         });
       });
     });
@@ -93,10 +91,7 @@ class CpuLoss final : public LossKernels {
   }
 };
 
-LossKernels& loss_kernels() {
-  static CpuLoss kernels;
-  return kernels;
-}
+LossKernels& loss_kernels() { return only<CpuLoss>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius

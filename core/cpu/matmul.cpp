@@ -59,22 +59,20 @@ void run_tiles(const GemmPlan& plan, const GemmShape& s, const Operand<T>& a, co
   const std::int64_t multiply_adds = plan.tile_m * plan.tile_n * plan.chunk_k;
   const std::int64_t grain =
       std::max<std::int64_t>(1, (1 << 18) / std::max<std::int64_t>(1, multiply_adds));
-  parallel_for(batch * tasks_per_matrix, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t i = task / tasks_per_matrix;
-      const std::int64_t chunk = task % tasks_per_matrix / plan.tiles();
-      const std::int64_t tile = task % plan.tiles();
-      const std::int64_t row = tile / plan.tiles_n * plan.tile_m;
-      const std::int64_t col = tile % plan.tiles_n * plan.tile_n;
-      const std::int64_t k = chunk * plan.chunk_k;
-      const GemmShape part{std::min(plan.tile_m, s.m - row), std::min(plan.tile_n, s.n - col),
-                           std::min(plan.chunk_k, s.k - k)};
-      // The first chunk goes straight to out, the others to buffers of their own.
-      SumOf<T>* c =
-          chunk == 0 ? out + i * matrix : partials + (i * (plan.k_chunks - 1) + chunk - 1) * matrix;
-      gemm_tile(part, a.matrix(i).from(row, k), b.matrix(i).from(k, col), accumulate && chunk == 0,
-                c + row * s.n + col, s.n);
-    }
+  parallel_for_each(batch * tasks_per_matrix, grain, [&](std::int64_t task) {
+    const std::int64_t i = task / tasks_per_matrix;
+    const std::int64_t chunk = task % tasks_per_matrix / plan.tiles();
+    const std::int64_t tile = task % plan.tiles();
+    const std::int64_t row = tile / plan.tiles_n * plan.tile_m;
+    const std::int64_t col = tile % plan.tiles_n * plan.tile_n;
+    const std::int64_t k = chunk * plan.chunk_k;
+    const GemmShape part{std::min(plan.tile_m, s.m - row), std::min(plan.tile_n, s.n - col),
+                         std::min(plan.chunk_k, s.k - k)};
+    // The first chunk goes straight to out, the others to buffers of their own.
+    SumOf<T>* c =
+        chunk == 0 ? out + i * matrix : partials + (i * (plan.k_chunks - 1) + chunk - 1) * matrix;
+    gemm_tile(part, a.matrix(i).from(row, k), b.matrix(i).from(k, col), accumulate && chunk == 0,
+              c + row * s.n + col, s.n);
   });
 }
 
@@ -197,17 +195,15 @@ void linear_tiles(const Tensor& x, const Tensor& weight, const Tensor& bias, Act
   if (should_transpose<T>(s)) w = w.contiguous();
   const MatrixView<const T> left{x.data<T>(), s.k, 1}, right{w.data<T>(), w.stride(0), w.stride(1)};
 
-  parallel_for(plan.tiles(), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t row = i / plan.tiles_n * plan.tile_m, col = i % plan.tiles_n * plan.tile_n;
-      const LinearTile tile{row, std::min(plan.tile_m, s.m - row), col,
-                            std::min(plan.tile_n, s.n - col)};
-      if (s.k > 0) {
-        gemm_tile({tile.rows, tile.cols, s.k}, left.from(row, 0), right.from(0, col), false,
-                  pre.data<SumOf<T>>() + row * s.n + col, s.n);
-      }
-      linear_epilogue(activation, tile, bias, pre, out);
+  parallel_for_each(plan.tiles(), 1, [&](std::int64_t i) {
+    const std::int64_t row = i / plan.tiles_n * plan.tile_m, col = i % plan.tiles_n * plan.tile_n;
+    const LinearTile tile{row, std::min(plan.tile_m, s.m - row), col,
+                          std::min(plan.tile_n, s.n - col)};
+    if (s.k > 0) {
+      gemm_tile({tile.rows, tile.cols, s.k}, left.from(row, 0), right.from(0, col), false,
+                pre.data<SumOf<T>>() + row * s.n + col, s.n);
     }
+    linear_epilogue(activation, tile, bias, pre, out);
   });
 }
 
@@ -227,9 +223,8 @@ class CpuMatmul final : public MatmulKernels {
     }
     if (!has_gemm_strides(left)) left = left.contiguous();
     if (!has_gemm_strides(right)) right = right.contiguous();
-    dispatch_operand("matmul", left.dtype(), [&]<class T>(TypeTag<T>) {
-      multiply<T>(left, right, accumulate, result);
-    });
+    dispatch_operand("matmul", left.dtype(),
+                     [&]<class T>(TypeTag<T>) { multiply<T>(left, right, accumulate, result); });
   }
 
   void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation,
@@ -245,10 +240,7 @@ class CpuMatmul final : public MatmulKernels {
   }
 };
 
-MatmulKernels& matmul_kernels() {
-  static CpuMatmul kernels;
-  return kernels;
-}
+MatmulKernels& matmul_kernels() { return only<CpuMatmul>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius

@@ -14,7 +14,6 @@
 #include "core/cpu/rotations.h"
 #include "core/cpu/rows.h"
 #include "core/cpu/simd/math-inl.h"
-#include "core/cpu/simd/rotate-inl.h"
 #include "core/cpu/simd/vectors-inl.h"
 #include "core/ops/points.h"
 #include "core/parallel.h"
@@ -137,12 +136,10 @@ class CpuPoints final : public PointsKernels {
       const std::int64_t d = direction.size(-1);
       const T* const grads = grad_direction.defined() ? grad_direction.data<T>() : nullptr;
       const T* const length_grads = grad_length.defined() ? grad_length.data<T>() : nullptr;
-      parallel_for(length.numel(), row_grain(d), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          polar_backward_row(direction.data<T>() + r * d, length.data<T>()[r],
-                             grads ? grads + r * d : nullptr, length_grads ? length_grads[r] : T{0},
-                             d, grad_x.data<T>() + r * d);
-        }
+      parallel_for_each(length.numel(), row_grain(d), [&](std::int64_t r) {
+        polar_backward_row(direction.data<T>() + r * d, length.data<T>()[r],
+                           grads ? grads + r * d : nullptr, length_grads ? length_grads[r] : T{0},
+                           d, grad_x.data<T>() + r * d);
       });
     });
   }
@@ -198,10 +195,7 @@ class CpuPoints final : public PointsKernels {
   }
 };
 
-PointsKernels& points_kernels() {
-  static CpuPoints kernels;
-  return kernels;
-}
+PointsKernels& points_kernels() { return only<CpuPoints>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius

@@ -14,7 +14,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/cpu/grain.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/simd/math-inl.h"
 #include "core/ops/copy.h"
@@ -188,10 +187,7 @@ class CpuRandom final : public RandomKernels {
   }
 };
 
-RandomKernels& random_kernels() {
-  static CpuRandom kernels;
-  return kernels;
-}
+RandomKernels& random_kernels() { return only<CpuRandom>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius

@@ -169,11 +169,9 @@ std::int64_t rows_per_chunk(std::int64_t n) {
 template <class Fn>
 void for_column_blocks(std::int64_t outer, std::int64_t inner, std::int64_t grain, const Fn& fn) {
   const std::int64_t blocks = ceil_div(inner, column_block);
-  parallel_for(outer * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t column = task % blocks * column_block;
-      fn(task / blocks, column, std::min(inner, column + column_block));
-    }
+  parallel_for_each(outer * blocks, grain, [&](std::int64_t task) {
+    const std::int64_t column = task % blocks * column_block;
+    fn(task / blocks, column, std::min(inner, column + column_block));
   });
 }
 
@@ -204,13 +202,10 @@ template <class T>
 void sum_last(const T* x, std::int64_t outer, std::int64_t reduced, T* out) {
   const std::int64_t parts = ceil_div(reduced, chunk_elements), tasks = outer * parts;
   const auto partial = empty_partials(tasks);
-  parallel_for(tasks, rows_per_chunk(reduced), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t first = task % parts * chunk_elements;
-      partial[static_cast<std::size_t>(task)] =
-          sum_run(Identity{}, x + task / parts * reduced + first,
-                  std::min(chunk_elements, reduced - first));
-    }
+  parallel_for_each(tasks, rows_per_chunk(reduced), [&](std::int64_t task) {
+    const std::int64_t first = task % parts * chunk_elements;
+    partial[static_cast<std::size_t>(task)] = sum_run(
+        Identity{}, x + task / parts * reduced + first, std::min(chunk_elements, reduced - first));
   });
   if (parts > 1) return combine(partial.get(), outer, parts, 1, out);
   store_sums(partial.get(), outer, out);
@@ -245,9 +240,8 @@ void sum_middle(const T* x, std::int64_t outer, std::int64_t reduced, std::int64
 
 double squares_of(const Tensor& x, std::int64_t begin, std::int64_t n) {
   double sum = 0;
-  dispatch_real("sum_of_squares", x.dtype(), [&]<class T>(TypeTag<T>) {
-    sum = sum_run(Squared{}, x.data<T>() + begin, n);
-  });
+  dispatch_real("sum_of_squares", x.dtype(),
+                [&]<class T>(TypeTag<T>) { sum = sum_run(Squared{}, x.data<T>() + begin, n); });
   return sum;
 }
 
@@ -266,12 +260,10 @@ class CpuReduce final : public ReduceKernels {
     ChunkList chunks(chunk_elements);
     for (const Tensor& x : xs) chunks.add(x.defined() ? x.numel() : 0);
     const auto partial = empty_partials(chunks.size());
-    parallel_for(chunks.size(), 1, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t i = first; i < last; ++i) {
-        const Chunk chunk = chunks[i];
-        partial[static_cast<std::size_t>(i)] =
-            squares_of(xs[chunk.item], chunk.begin, chunk.end - chunk.begin);
-      }
+    parallel_for_each(chunks.size(), 1, [&](std::int64_t i) {
+      const Chunk chunk = chunks[i];
+      partial[static_cast<std::size_t>(i)] =
+          squares_of(xs[chunk.item], chunk.begin, chunk.end - chunk.begin);
     });
     double* const sum = sums.data<double>();
     std::fill_n(sum, xs.size(), 0.0);
@@ -287,9 +279,8 @@ class CpuReduce final : public ReduceKernels {
       const T* const from = x.data<T>();
       T* const to = out.data<T>();
       if (inner == 1) {
-        parallel_for(outer, rows_per_chunk(reduced), [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t r = begin; r < end; ++r) to[r] = max_run(from + r * reduced, reduced);
-        });
+        parallel_for_each(outer, rows_per_chunk(reduced),
+                          [&](std::int64_t r) { to[r] = max_run(from + r * reduced, reduced); });
         return;
       }
       for_column_blocks(outer, inner, 1, [&](std::int64_t o, std::int64_t begin, std::int64_t end) {
@@ -307,11 +298,9 @@ class CpuReduce final : public ReduceKernels {
   void argmax(const Tensor& x, const Tensor& out) override {
     const std::int64_t n = x.shape().back();
     dispatch_real("argmax", x.dtype(), [&]<class T>(TypeTag<T>) {
-      parallel_for(out.numel(), rows_per_chunk(n), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          const T* row = x.data<T>() + r * n;
-          out.data<std::int64_t>()[r] = index_of(max_run(row, n), row, n);
-        }
+      parallel_for_each(out.numel(), rows_per_chunk(n), [&](std::int64_t r) {
+        const T* row = x.data<T>() + r * n;
+        out.data<std::int64_t>()[r] = index_of(max_run(row, n), row, n);
       });
     });
   }
@@ -339,10 +328,7 @@ class CpuReduce final : public ReduceKernels {
   }
 };
 
-ReduceKernels& reduce_kernels() {
-  static CpuReduce kernels;
-  return kernels;
-}
+ReduceKernels& reduce_kernels() { return only<CpuReduce>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius

@@ -10,7 +10,7 @@
 
 #include "core/cpu/kernels.h"
 #include "core/cpu/rotations.h"
-#include "core/cpu/simd/rotate-inl.h"
+#include "core/cpu/simd/vectors-inl.h"
 #include "core/ops/rope.h"
 #include "core/parallel.h"
 
@@ -46,10 +46,7 @@ class CpuRope final : public RopeKernels {
   }
 };
 
-RopeKernels& rope_kernels() {
-  static CpuRope kernels;
-  return kernels;
-}
+RopeKernels& rope_kernels() { return only<CpuRope>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius

@@ -35,16 +35,13 @@ struct Rotations {
       for (std::size_t t = 0; t < frequencies.size(); ++t)
         steps[static_cast<std::size_t>(i * half) + t] = turn(i, t);
     }
-    parallel_for(ceil_div(n, stride), row_grain(8 * stride * half),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t block = begin; block < end; ++block) {
-                     for (std::size_t t = 0; t < frequencies.size(); ++t) {
-                       const std::complex<double> first = turn(offset + block * stride, t);
-                       fill(first, steps.data() + t, block * stride,
-                            std::min(n, (block + 1) * stride), half, static_cast<std::int64_t>(t));
-                     }
-                   }
-                 });
+    parallel_for_each(ceil_div(n, stride), row_grain(8 * stride * half), [&](std::int64_t block) {
+      for (std::size_t t = 0; t < frequencies.size(); ++t) {
+        const std::complex<double> first = turn(offset + block * stride, t);
+        fill(first, steps.data() + t, block * stride, std::min(n, (block + 1) * stride), half,
+             static_cast<std::int64_t>(t));
+      }
+    });
   }
 
  private:

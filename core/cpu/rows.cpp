@@ -61,23 +61,17 @@ class CpuRows final : public RowsKernels {
     dispatch_real("scatter_add_rows", table.dtype(), [&]<class T>(TypeTag<T>) {
       const T* const from = rows.data<T>();
       T* const to = table.data<T>();
-      parallel_for(n_buckets * n_parts, row_grain(mean_elements),
-                   [&](std::int64_t begin, std::int64_t end) {
-                     for (std::int64_t i = begin; i < end; ++i) {
-                       const std::int64_t u = i / n_parts, left = i % n_parts * step;
-                       add_bucket(from + left, positions + offsets[u], positions + offsets[u + 1],
-                                  d, std::min(step, d - left), to + entries[u] * d + left);
-                     }
-                   });
+      parallel_for_each(n_buckets * n_parts, row_grain(mean_elements), [&](std::int64_t i) {
+        const std::int64_t u = i / n_parts, left = i % n_parts * step;
+        add_bucket(from + left, positions + offsets[u], positions + offsets[u + 1], d,
+                   std::min(step, d - left), to + entries[u] * d + left);
+      });
     });
   }
 };
 
 }  // namespace
 
-RowsKernels& cpu_rows_kernels() {
-  static CpuRows kernels;
-  return kernels;
-}
+RowsKernels& cpu_rows_kernels() { return only<CpuRows>(); }
 
 }  // namespace mobius

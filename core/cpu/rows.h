@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/cpu/grain.h"
+#include "core/cpu/kernels.h"
 #include "core/tensor.h"
 
 namespace mobius {

@@ -35,9 +35,6 @@ class CpuSpecial final : public SpecialKernels {
 
 }  // namespace
 
-SpecialKernels& cpu_special_kernels() {
-  static CpuSpecial kernels;
-  return kernels;
-}
+SpecialKernels& cpu_special_kernels() { return only<CpuSpecial>(); }
 
 }  // namespace mobius

@@ -323,9 +323,8 @@ void backward_tiles(const Map& map, const AttentionProblem<T>& p, const Tensor& 
     }
   });
   if (shares > 1) {
-    parallel_for(p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t bh = begin; bh < end; ++bh)
-        finish_queries(map, p, state.grad_q, bh / p.heads, bh % p.heads, grads);
+    parallel_for_each(p.batch * p.heads, 1, [&](std::int64_t bh) {
+      finish_queries(map, p, state.grad_q, bh / p.heads, bh % p.heads, grads);
     });
   }
   finish_numbers(state, grads);

@@ -160,10 +160,7 @@ void CpuAttention::attention(const AttentionSpec& spec, const AttentionInputs& i
   HWY_DYNAMIC_DISPATCH(attention_forward)(spec, inputs, out, lse);
 }
 
-AttentionKernels& cpu_attention_kernels() {
-  static CpuAttention kernels;
-  return kernels;
-}
+AttentionKernels& cpu_attention_kernels() { return only<CpuAttention>(); }
 
 }  // namespace mobius
 #endif  // HWY_ONCE

@@ -11,10 +11,10 @@
 // The above comes first: it includes this file once for each instruction set.
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <type_traits>
 
 #include "core/cpu/elementwise/kernels.h"
-#include "core/cpu/grain.h"
 #include "core/cpu/simd/vectors-inl.h"
 #include "core/cpu/strided.h"
 #include "core/error.h"
@@ -26,69 +26,45 @@ namespace HWY_NAMESPACE {
 
 // ---- operations on two vectors of f32 or f64, and on two i64, which wrap around
 
-struct AddOp {
-  static HWY_INLINE auto apply(auto a, auto b) { return hn::Add(a, b); }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) {
-    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-  }
-};
-
-struct SubOp {
-  static HWY_INLINE auto apply(auto a, auto b) { return hn::Sub(a, b); }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) {
-    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
-  }
-};
-
-struct MulOp {
-  static HWY_INLINE auto apply(auto a, auto b) { return hn::Mul(a, b); }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) {
-    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-  }
-};
-
-struct DivOp {
-  static HWY_INLINE auto apply(auto a, auto b) { return hn::Div(a, b); }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) {
-    if (b == 0) throw Error("div: division of an integer by zero");
-    return b == -1 ? SubOp::apply(std::int64_t{0}, a) : a / b;  // -a may wrap around
-  }
-};
-
-// The larger and the smaller one; a NaN wins over any number.
-struct MaximumOp {
-  static HWY_INLINE auto apply(auto a, auto b) {
+template <BinaryOp op, class V>
+HWY_INLINE V apply(V a, V b) {
+  if constexpr (op == BinaryOp::add) return hn::Add(a, b);
+  if constexpr (op == BinaryOp::sub) return hn::Sub(a, b);
+  if constexpr (op == BinaryOp::mul) return hn::Mul(a, b);
+  if constexpr (op == BinaryOp::div) return hn::Div(a, b);
+  // A NaN wins over any number.
+  if constexpr (op == BinaryOp::maximum)
     return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
-  }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
-};
-
-struct MinimumOp {
-  static HWY_INLINE auto apply(auto a, auto b) {
+  if constexpr (op == BinaryOp::minimum)
     return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b);
-  }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
-};
-
-// Comparisons give 1 or 0.
-HWY_INLINE auto one_where(hn::Mask<hn::DFromV<V>> mask) {
-  return hn::IfThenElseZero(mask, hn::Set(hn::DFromV<V>(), hn::TFromV<V>{1}));
 }
 
-struct LessOp {
-  static HWY_INLINE auto apply(auto a, auto b) { return one_where<V>(hn::Lt(a, b)); }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) { return a < b; }
-};
+template <BinaryOp op>
+std::int64_t apply(std::int64_t a, std::int64_t b) {
+  const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
+  if constexpr (op == BinaryOp::add) return static_cast<std::int64_t>(x + y);
+  if constexpr (op == BinaryOp::sub) return static_cast<std::int64_t>(x - y);
+  if constexpr (op == BinaryOp::mul) return static_cast<std::int64_t>(x * y);
+  if constexpr (op == BinaryOp::maximum) return std::max(a, b);
+  if constexpr (op == BinaryOp::minimum) return std::min(a, b);
+  if (b == 0) throw Error("div: division of an integer by zero");
+  return b == -1 ? static_cast<std::int64_t>(0 - x) : a / b;  // -a may wrap around
+}
 
-struct LessEqualOp {
-  static HWY_INLINE auto apply(auto a, auto b) { return one_where<V>(hn::Le(a, b)); }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) { return a <= b; }
-};
+// Comparisons give 1 or 0.
+template <CompareOp op, class V>
+HWY_INLINE V apply(V a, V b) {
+  const hn::DFromV<V> d;
+  const auto one = hn::Set(d, hn::TFromV<V>{1});
+  if constexpr (op == CompareOp::less) return hn::IfThenElseZero(hn::Lt(a, b), one);
+  if constexpr (op == CompareOp::less_equal) return hn::IfThenElseZero(hn::Le(a, b), one);
+  if constexpr (op == CompareOp::equal) return hn::IfThenElseZero(hn::Eq(a, b), one);
+}
 
-struct EqualOp {
-  static HWY_INLINE auto apply(auto a, auto b) { return one_where<V>(hn::Eq(a, b)); }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) { return a == b; }
-};
+template <CompareOp op>
+std::int64_t apply(std::int64_t a, std::int64_t b) {
+  return op == CompareOp::less ? a < b : op == CompareOp::less_equal ? a <= b : a == b;
+}
 
 // ---- rows
 
@@ -103,48 +79,35 @@ struct Row {
 template <class C>
 using RowFunction = void (*)(Row<C> a, Row<C> b, C* out, std::int64_t n);
 
-template <class Op, class C>
+template <auto op, class C>
 void apply_row(Row<C> a, Row<C> b, C* out, std::int64_t n) {
   if constexpr (std::is_integral_v<C>) {
-    for (std::int64_t i = 0; i < n; ++i) out[i] = Op::apply(a.data[i * a.step], b.data[i * b.step]);
+    for (std::int64_t i = 0; i < n; ++i) out[i] = apply<op>(a.data[i * a.step], b.data[i * b.step]);
   } else {
     for_vectors<C>(n, [&](auto, auto memory, std::int64_t i) HWY_ATTR {
       const auto x = memory.load(a.data + i * a.step), y = memory.load(b.data + i * b.step);
-      memory.store(Op::apply(x, y), out + i);
+      memory.store(apply<op>(x, y), out + i);
     });
   }
 }
 
+template <class C, auto... ops, class Op>
+RowFunction<C> row_function_among(Op op) {
+  RowFunction<C> found = nullptr;
+  ((op == ops ? void(found = apply_row<ops, C>) : void()), ...);
+  return found;
+}
+
 template <class C>
 RowFunction<C> row_function(BinaryOp op) {
-  switch (op) {
-    case BinaryOp::add:
-      return apply_row<AddOp, C>;
-    case BinaryOp::sub:
-      return apply_row<SubOp, C>;
-    case BinaryOp::mul:
-      return apply_row<MulOp, C>;
-    case BinaryOp::div:
-      return apply_row<DivOp, C>;
-    case BinaryOp::maximum:
-      return apply_row<MaximumOp, C>;
-    case BinaryOp::minimum:
-      break;
-  }
-  return apply_row<MinimumOp, C>;
+  using enum BinaryOp;
+  return row_function_among<C, add, sub, mul, div, maximum, minimum>(op);
 }
 
 template <class C>
 RowFunction<C> row_function(CompareOp op) {
-  switch (op) {
-    case CompareOp::less:
-      return apply_row<LessOp, C>;
-    case CompareOp::less_equal:
-      return apply_row<LessEqualOp, C>;
-    case CompareOp::equal:
-      break;
-  }
-  return apply_row<EqualOp, C>;
+  using enum CompareOp;
+  return row_function_among<C, less, less_equal, equal>(op);
 }
 
 /// The type to compute in: bf16 in float, integers in i64 (narrowed, its results wrap around as
@@ -224,7 +187,6 @@ void map_pairs_of(Op op, const Tensor& a, const Tensor& b, const Tensor& out) {
 void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
   map_pairs_of(op, a, b, out);
 }
-
 void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
   map_pairs_of(op, a, b, out);
 }

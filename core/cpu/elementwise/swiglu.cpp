@@ -7,7 +7,6 @@
 #include <hwy/highway.h>
 
 #include "core/cpu/elementwise/kernels.h"
-#include "core/cpu/grain.h"
 #include "core/cpu/simd/functions-inl.h"
 #include "core/cpu/simd/vectors-inl.h"
 #include "core/parallel.h"

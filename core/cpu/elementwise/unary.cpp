@@ -12,7 +12,6 @@
 #include <algorithm>
 
 #include "core/cpu/elementwise/kernels.h"
-#include "core/cpu/grain.h"
 #include "core/cpu/simd/functions-inl.h"
 #include "core/cpu/simd/vectors-inl.h"
 #include "core/parallel.h"
@@ -86,10 +85,7 @@ void CpuElementwise::unary_backward(const Unary& f, const Tensor& x, const Tenso
   HWY_DYNAMIC_DISPATCH(unary_backward)(f, x, y, grad_y, grad_x);
 }
 
-ElementwiseKernels& cpu_elementwise_kernels() {
-  static CpuElementwise kernels;
-  return kernels;
-}
+ElementwiseKernels& cpu_elementwise_kernels() { return only<CpuElementwise>(); }
 
 }  // namespace mobius
 #endif  // HWY_ONCE
