@@ -1,4 +1,4 @@
-// Gradients against central differences.
+// Checks gradients against central differences.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 namespace mobius {
 
 struct GradcheckOptions {
-  double step = 1e-5;       // of the central difference
+  double step = 1e-5;       // width of the central difference
   double tolerance = 1e-6;  // on norm(difference) / norm(numeric), per input
 };
 

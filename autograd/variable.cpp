@@ -248,8 +248,9 @@ std::vector<Tensor> run_backward(Node& node, const std::vector<Tensor>& grad_out
   return grads;
 }
 
-// The 1 from which the backward() of this thread started, where it did by default: one that is
-// passed on unchanged shares its storage, and nobody changes it in place, as it has two owners.
+// The 1 from which the backward() of this thread started, if it started from the default. A
+// gradient that is passed on unchanged shares its storage, and nobody changes it in place: it has
+// two owners.
 thread_local Tensor default_root;
 
 class DefaultRootScope {

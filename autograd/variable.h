@@ -53,7 +53,7 @@ class Variable {
   const Tensor& grad() const;
   Tensor& mutable_grad();
   void zero_grad();
-  /// The same data, cut off from the graph.
+  /// Returns the same data without the graph.
   Variable detach() const;
 
   /// Called after each backward() has added its whole contribution to this leaf's gradient, in the
@@ -84,8 +84,8 @@ class Saved {
   std::uint64_t version_ = 0;
 };
 
-/// Makes the result of operation `op` (a literal) a Variable. The graph grows only when gradients
-/// are enabled and an input requires one; otherwise `backward` is dropped with what it saved.
+/// Makes the result of operation `op` (a literal) a Variable. The graph grows only if gradients are
+/// enabled and an input requires one; otherwise `backward` and what it saved are dropped.
 Variable record(std::string_view op, const std::vector<Variable>& inputs, Tensor output,
                 BackwardFn backward);
 /// Records an operation with one input: `backward` maps the gradient of the output to that of the
@@ -105,8 +105,8 @@ std::vector<Variable> record_many(std::string_view op, const std::vector<Variabl
 /// the gradient of every leaf that requires one. The graph is freed on the way unless
 /// `retain_graph`; a second call over a freed graph throws Error.
 void backward(const Variable& root, const Tensor& grad_root = {}, bool retain_graph = false);
-/// Whether this gradient, which a BackwardFn was given, is known to be the 1 that backward() starts
-/// from by default. Its memory is not read, so no device is waited for.
+/// Whether a gradient that a BackwardFn received is known to be the 1 from which backward() starts
+/// by default. Does not read its memory, so it waits for no device.
 bool is_default_root(const Tensor& gradient);
 
 /// While one lives, operations on this thread are not recorded.

@@ -19,21 +19,6 @@ namespace {
 
 // ---- rows of words of 1, 2, 4 or 8 bytes
 
-/// Calls fn with a word of the size of an element.
-template <class Fn>
-void dispatch_word(DType dtype, Fn&& fn) {
-  switch (size_of(dtype)) {
-    case 1:
-      return fn(std::uint8_t{});
-    case 2:
-      return fn(std::uint16_t{});
-    case 4:
-      return fn(std::uint32_t{});
-    default:
-      return fn(std::uint64_t{});
-  }
-}
-
 /// A run of n words, `from_step` and `to_step` apart.
 template <class Word>
 void move_row(const Word* from, std::int64_t from_step, Word* to, std::int64_t to_step,

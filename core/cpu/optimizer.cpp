@@ -35,8 +35,7 @@ struct AdamWUpdate {
   const T* grad;
   T *parameter, *m, *v;
 
-  template <class D, class Access>
-  HWY_INLINE void operator()(D d, Access access, std::int64_t i) const {
+  HWY_INLINE void operator()(auto d, auto access, std::int64_t i) const {
     const auto g = hn::Mul(access.load(grad + i), constant(d, factor));
     const auto p = access.load(parameter + i);
     const auto new_m =
@@ -60,8 +59,7 @@ struct SgdUpdate {
   const T* grad;
   T* parameter;
 
-  template <class D, class Access>
-  HWY_INLINE void operator()(D d, Access access, std::int64_t i) const {
+  HWY_INLINE void operator()(auto d, auto access, std::int64_t i) const {
     const auto p = access.load(parameter + i);
     const auto slope = hn::Mul(access.load(grad + i), constant(d, factor));
     const auto g = hn::MulAdd(constant(d, weight_decay), p, slope);
@@ -79,8 +77,7 @@ struct MomentumUpdate {
   const T* grad;
   T *parameter, *buffer;
 
-  template <class D, class Access>
-  HWY_INLINE void operator()(D d, Access access, std::int64_t i) const {
+  HWY_INLINE void operator()(auto d, auto access, std::int64_t i) const {
     const auto p = access.load(parameter + i);
     const auto slope = hn::Mul(access.load(grad + i), constant(d, factor));
     const auto g = hn::MulAdd(constant(d, weight_decay), p, slope);

@@ -1,4 +1,4 @@
-// One attention call seen by its kernels: sizes, addresses, and which keys a query sees.
+// The sizes and operands of one attention call, for its kernels.
 // Legend: B batch, H query heads, G key/value heads, Nq, Nk, D, Dv as in core/ops/attention.h.
 #pragma once
 

@@ -228,23 +228,13 @@ void select_words(const StridedWalk<3>& walk, const std::uint8_t* condition, con
 
 void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) {
   const StridedWalk<3> walk(out.shape(), {&condition.strides(), &a.strides(), &b.strides()});
-  const auto select = [&](auto word) {
+  dispatch_word(out.dtype(), [&](auto word) {
     using Word = decltype(word);
     parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
       select_words(walk, condition.data<std::uint8_t>(), static_cast<const Word*>(a.raw()),
                    static_cast<const Word*>(b.raw()), static_cast<Word*>(out.raw()), begin, end);
     });
-  };
-  switch (size_of(out.dtype())) {
-    case 1:
-      return select(std::uint8_t{});
-    case 2:
-      return select(std::uint16_t{});
-    case 4:
-      return select(std::uint32_t{});
-    default:
-      return select(std::uint64_t{});
-  }
+  });
 }
 
 // ---- scaling

@@ -82,7 +82,7 @@ struct IntegerPower {
 
  private:
   static HWY_INLINE auto power(auto d, auto x, int exponent) {
-    V result = constant(d, 1);
+    auto result = constant(d, 1);
     for (int rest = std::abs(exponent); rest != 0; rest >>= 1) {
       if (rest & 1) result = hn::Mul(result, x);
       x = hn::Mul(x, x);
@@ -119,7 +119,7 @@ struct Cos {
 
 /// The derivative is 4 sigma'(2x): 1 - y^2 would cancel as y approaches 1.
 struct Tanh {
-  HWY_INLINE auto value(auto d, auto x) const { return tanh(d, x); }
+  HWY_INLINE auto value(auto d, auto x) const { return hn::Tanh(d, x); }
   HWY_INLINE auto derivative(auto d, auto x, auto) const {
     return hn::Mul(constant(d, 4), logistic(d, hn::Add(x, x)).derivative);
   }
