@@ -18,8 +18,6 @@ std::vector<Tensor> linear_backward(const Tensor& x, const Tensor& weight, const
   return grads;
 }
 
-Tensor data_or_none(const Variable& x) { return x.defined() ? x.data() : Tensor(); }
-
 UnaryOp unary_of(Activation activation) {
   switch (activation) {
     case Activation::relu:
@@ -56,27 +54,26 @@ Variable matmul(const Variable& a, const Variable& b) {
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
                 ProductPrecision precision) {
-  const Tensor left = product_operand(x.data(), precision),
-               right = product_operand(weight.data(), precision);
-  return record("linear", {x, weight, bias}, linear(left, right, data_or_none(bias)),
-                [x = Saved("linear", left), weight = Saved("linear", right)](
-                    const Grads& grads, const NeedsGrad& needs) {
-                  return linear_backward(x.get(), weight.get(), grads[0], needs);
-                });
+  return linear_activation(x, weight, bias, Activation::none, precision);
 }
 
 Variable linear_activation(const Variable& x, const Variable& weight, const Variable& bias,
                            Activation activation, ProductPrecision precision) {
-  const Unary f{unary_of(activation)};
+  const bool is_linear = activation == Activation::none;
+  const std::string_view op = is_linear ? "linear" : "linear_activation";
   const Tensor left = product_operand(x.data(), precision),
                right = product_operand(weight.data(), precision);
-  LinearActivation result = linear_activation(left, right, data_or_none(bias), activation);
-  constexpr std::string_view op = "linear_activation";
-  Saved out(op, result.out);
-  return record(op, {x, weight, bias}, std::move(result.out),
-                [f, x = Saved(op, left), weight = Saved(op, right), pre = Saved(op, result.pre),
-                 out](const Grads& grads, const NeedsGrad& needs) {
-                  const Tensor grad_pre = unary_backward(f, pre.get(), out.get(), grads[0]);
+  const LinearActivation y =
+      linear_activation(left, right, bias.defined() ? bias.data() : Tensor(), activation);
+  const Saved pre = is_linear ? Saved() : Saved(op, y.pre),
+              out = is_linear ? Saved() : Saved(op, y.out);
+  return record(op, {x, weight, bias}, is_linear ? y.pre : y.out,
+                [=, x = Saved(op, left), weight = Saved(op, right)](const Grads& grads,
+                                                                    const NeedsGrad& needs) {
+                  const Tensor grad_pre =
+                      is_linear
+                          ? grads[0]
+                          : unary_backward({unary_of(activation)}, pre.get(), out.get(), grads[0]);
                   return linear_backward(x.get(), weight.get(), grad_pre, needs);
                 });
 }

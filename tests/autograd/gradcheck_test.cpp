@@ -1,6 +1,6 @@
 // Every differentiable op against central differences in f64. Each case is one line: a name, a
 // function, and its inputs; shapes are ragged and broadcast on purpose.
-#include "autograd/gradcheck.h"
+#include "tests/autograd/gradcheck.h"
 
 #include <gtest/gtest.h>
 
