@@ -133,16 +133,11 @@ struct LossResult {
 /// Mean cross-entropy of logits[R, V] over the labels[R] that count. A positive `normalizer`
 /// replaces their number: a micro-batch divides by the count of its whole batch.
 LossResult cross_entropy(const Variable& logits, const Labels& labels, double normalizer = 0);
-/// `labels` is i32 or i64.
-LossResult cross_entropy(const Variable& logits, const Tensor& labels, double normalizer = 0);
 /// cross_entropy(hidden[..., D] weight[V, D]^T, labels[...]), in chunks of rows and without the
 /// logits of ignored positions, so that no [rows, V] matrix exists. `precision` applies to hidden,
 /// weight and the gradient of the logits.
 LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
                                 const Labels& labels, double normalizer = 0,
-                                ProductPrecision precision = ProductPrecision::full);
-LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
-                                const Tensor& labels, double normalizer = 0,
                                 ProductPrecision precision = ProductPrecision::full);
 
 }  // namespace mobius

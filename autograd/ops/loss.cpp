@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "autograd/ops.h"
-#include "core/ops/checks.h"
 
 namespace mobius {
 namespace {
@@ -13,16 +12,6 @@ constexpr std::int64_t max_chunk_logits = std::int64_t{1} << 22;
 double divisor(double normalizer, const Labels& labels) {
   const std::int64_t count = std::max<std::int64_t>(labels.count(), 1);
   return normalizer > 0 ? normalizer : static_cast<double>(count);
-}
-
-void require_fitting(const Variable& hidden, const Variable& weight, std::int64_t n_labels) {
-  if (weight.ndim() == 2 && hidden.ndim() > 0 && hidden.size(-1) == weight.size(1) &&
-      hidden.numel() / std::max<std::int64_t>(hidden.size(-1), 1) == n_labels) {
-    return;
-  }
-  throw ShapeError(
-      "linear_cross_entropy: hidden {}, weight {}, {} labels: expected [..., D], [V, D], [...]",
-      to_string(hidden.shape()), to_string(weight.shape()), n_labels);
 }
 
 // Adds the sums of the labels from `begin` on to those of a LossResult.
@@ -58,19 +47,16 @@ LossResult cross_entropy(const Variable& logits, const Labels& labels, double no
   return {std::move(loss), std::move(sums), std::move(result.predictions)};
 }
 
-LossResult cross_entropy(const Variable& logits, const Tensor& labels, double normalizer) {
-  if (logits.ndim() != 2 || labels.shape() != Shape{logits.size(0)}) {
-    throw ShapeError("cross_entropy: logits {} and labels {}: expected [R, V] and [R]",
-                     to_string(logits.shape()), to_string(labels.shape()));
-  }
-  require_index("cross_entropy", "labels", labels, logits.data());
-  return cross_entropy(logits, Labels("cross_entropy", labels, logits.size(1)), normalizer);
-}
-
 LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
                                 const Labels& labels, double normalizer,
                                 ProductPrecision precision) {
-  require_fitting(hidden, weight, labels.positions().n_rows());
+  const std::int64_t n_positions = labels.positions().n_rows();
+  if (weight.ndim() != 2 || hidden.ndim() == 0 || hidden.size(-1) != weight.size(1) ||
+      hidden.numel() / std::max<std::int64_t>(hidden.size(-1), 1) != n_positions) {
+    throw ShapeError(
+        "linear_cross_entropy: hidden {}, weight {}, {} labels: expected [..., D], [V, D], [...]",
+        to_string(hidden.shape()), to_string(weight.shape()), n_positions);
+  }
   const std::int64_t n_rows = labels.count();
   const double count = divisor(normalizer, labels);
   const bool wants_grad = grad_enabled() && (hidden.requires_grad() || weight.requires_grad());
@@ -117,16 +103,6 @@ LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
                return result;
              });
   return {std::move(loss), std::move(sums), std::move(predictions)};
-}
-
-LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
-                                const Tensor& labels, double normalizer,
-                                ProductPrecision precision) {
-  require_fitting(hidden, weight, labels.numel());
-  require_index("linear_cross_entropy", "labels", labels, hidden.data());
-  return linear_cross_entropy(hidden, weight,
-                              Labels("linear_cross_entropy", labels, weight.size(0)), normalizer,
-                              precision);
 }
 
 }  // namespace mobius

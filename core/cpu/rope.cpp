@@ -18,17 +18,6 @@ HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
-template <class T>
-void rotate_rows(const RowsOf<T>& x, const Rotations<T>& rotations, T* y, std::int64_t begin,
-                 std::int64_t end) {
-  const std::int64_t half = x.width / 2;
-  for (std::int64_t r = begin; r < end; ++r) {
-    const std::int64_t angles = r % x.rows_each * half;
-    rotate_row(x.row(r), rotations.cosines.data() + angles, rotations.sines.data() + angles, half,
-               y + r * x.width);
-  }
-}
-
 class CpuRope final : public RopeKernels {
  public:
   void rope(const Tensor& x, double base, std::int64_t offset, int sign, const Tensor& y) override {
@@ -38,10 +27,12 @@ class CpuRope final : public RopeKernels {
       const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
       const RowsOf<T> rows(x, offsets);
       const Rotations<T> rotations(rows.rows_each, rows.width / 2, base, offset, sign);
-      parallel_for(x.numel() / rows.width, row_grain(rows.width),
-                   [&](std::int64_t begin, std::int64_t end) {
-                     rotate_rows(rows, rotations, y.data<T>(), begin, end);
-                   });
+      const std::int64_t half = rows.width / 2;
+      parallel_for_each(x.numel() / rows.width, row_grain(rows.width), [&](std::int64_t r) {
+        const std::int64_t angles = r % rows.rows_each * half;
+        rotate_row(rows.row(r), rotations.cosines.data() + angles, rotations.sines.data() + angles,
+                   half, y.data<T>() + r * rows.width);
+      });
     });
   }
 };

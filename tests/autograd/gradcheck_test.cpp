@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "tests/autograd/losses.h"
 #include "tests/device.h"
 
 namespace mobius::gradcheck_test {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "tests/autograd/losses.h"
 #include "tests/device.h"
 #include "tests/error_of.h"
 
