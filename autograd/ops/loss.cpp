@@ -10,8 +10,7 @@ namespace {
 constexpr std::int64_t max_chunk_logits = std::int64_t{1} << 22;
 
 double divisor(double normalizer, const Labels& labels) {
-  const std::int64_t count = std::max<std::int64_t>(labels.count(), 1);
-  return normalizer > 0 ? normalizer : static_cast<double>(count);
+  return normalizer > 0 ? normalizer : std::max(static_cast<double>(labels.count()), 1.0);
 }
 
 // Adds the sums of the labels from `begin` on to those of a LossResult.

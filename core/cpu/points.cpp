@@ -109,13 +109,12 @@ class CpuPoints final : public PointsKernels {
     dispatch_real("polar", x.dtype(), [&]<class T>(TypeTag<T>) {
       const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
       const RowsOf<T> rows(x, offsets);
-      T* const lengths = length.data<T>();
+      T *const directions = direction.data<T>(), *const lengths = length.data<T>();
       parallel_for_each(length.numel(), row_grain(rows.width), [&](std::int64_t r) {
         const T* const row = rows.row(r);
         lengths[r] = std::sqrt(dot_rows(row, row, rows.width));
         const T inverse = 1 / std::max(lengths[r], static_cast<T>(least_length));
-        scaled_sum<T>(inverse, row, T{0}, nullptr, rows.width,
-                      direction.data<T>() + r * rows.width);
+        scaled_sum<T>(inverse, row, T{0}, nullptr, rows.width, directions + r * rows.width);
       });
     });
   }
@@ -142,10 +141,11 @@ class CpuPoints final : public PointsKernels {
       const bool rotates = how.rope_base != 0;
       const Rotations<T> rotations(rotates ? rows.rows_each : 0, rows.width / 4, how.rope_base,
                                    how.offset, 1);
+      T *const to = points.data<T>(), *const lengths = squared_length.data<T>();
       parallel_for_each(squared_length.numel(), row_grain(2 * rows.width), [&](std::int64_t r) {
-        squared_length.data<T>()[r] = gaussian_row(
-            rows.row(r), rotates ? &rotations : nullptr, r % rows.rows_each,
-            static_cast<T>(how.least_sigma), rows.width / 2, points.data<T>() + r * rows.width);
+        lengths[r] =
+            gaussian_row(rows.row(r), rotates ? &rotations : nullptr, r % rows.rows_each,
+                         static_cast<T>(how.least_sigma), rows.width / 2, to + r * rows.width);
       });
     });
   }

@@ -28,10 +28,11 @@ class CpuRope final : public RopeKernels {
       const RowsOf<T> rows(x, offsets);
       const Rotations<T> rotations(rows.rows_each, rows.width / 2, base, offset, sign);
       const std::int64_t half = rows.width / 2;
+      T* const to = y.data<T>();
       parallel_for_each(x.numel() / rows.width, row_grain(rows.width), [&](std::int64_t r) {
         const std::int64_t angles = r % rows.rows_each * half;
         rotate_row(rows.row(r), rotations.cosines.data() + angles, rotations.sines.data() + angles,
-                   half, y.data<T>() + r * rows.width);
+                   half, to + r * rows.width);
       });
     });
   }
