@@ -3,7 +3,7 @@
 namespace mobius {
 namespace {
 
-// Gradients of picking a where `picks_b` is 0 and b where it is 1.
+// The gradients of a choice: a if `picks_b` is 0, b if it is 1.
 Grads route(const Tensor& picks_b, const Tensor& grad_output) {
   const Tensor zero = Tensor::zeros({}, grad_output.dtype(), grad_output.device());
   return {where(picks_b, zero, grad_output), where(picks_b, grad_output, zero)};

@@ -5,15 +5,15 @@
 namespace mobius {
 namespace {
 
-// Logits held at once by linear_cross_entropy, in elements: they stay near the last-level cache,
-// and the products stay large.
+// The number of logits that linear_cross_entropy holds at once: few enough to stay near the
+// last-level cache, and enough for large products.
 constexpr std::int64_t max_chunk_logits = std::int64_t{1} << 22;
 
 double divisor(double normalizer, const Labels& labels) {
   return normalizer > 0 ? normalizer : std::max(static_cast<double>(labels.count()), 1.0);
 }
 
-// Adds the sums of the labels from `begin` on to those of a LossResult.
+// Adds the sums over the labels from `begin` on to those of a LossResult.
 void add_sums(const CrossEntropyResult& result, const Labels& labels, std::int64_t begin,
               const Tensor& sums) {
   sums.slice(0, 0, 1).add_(sum(result.losses));
@@ -25,7 +25,7 @@ Tensor mean_loss(const Tensor& sums, double count, DType dtype) {
   return div(loss_sum, Tensor::full({}, count, DType::f64, sums.device())).to(dtype);
 }
 
-// The gradient is known at the end of the forward pass; only its factor comes with backward().
+// The forward pass computed the gradient except for its factor, which backward() gives.
 Tensor times(const Tensor& gradient, const Tensor& grad_loss) {
   return is_default_root(grad_loss) ? gradient : mul(gradient, grad_loss);
 }

@@ -5,11 +5,11 @@ namespace {
 
 Tensor as_matrix(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-// Gradients of y[..., N] = x[..., K] weight[N, K]^T + bias[N]; x and weight are as they were
-// multiplied.
-std::vector<Tensor> linear_backward(const Tensor& x, const Tensor& weight, const Tensor& grad_y,
-                                    const NeedsGrad& needs) {
-  std::vector<Tensor> grads(3);
+// The gradients of y[..., N] = x[..., K] weight[N, K]^T + bias[N]. x and weight have the precision
+// of the product.
+Grads linear_backward(const Tensor& x, const Tensor& weight, const Tensor& grad_y,
+                      const NeedsGrad& needs) {
+  Grads grads(3);
   const Tensor grad_rows = as_matrix(grad_y);
   const Tensor operand = needs[0] || needs[1] ? grad_rows.to(x.dtype()) : Tensor();
   if (needs[0]) grads[0] = matmul(operand, weight).reshape(x.shape());
@@ -40,7 +40,7 @@ Variable matmul(const Variable& a, const Variable& b) {
   return record(
       "matmul", {a, b}, matmul(a.data(), b.data()),
       [a = Saved("matmul", a), b = Saved("matmul", b)](const Grads& grads, const NeedsGrad& needs) {
-        std::vector<Tensor> result(2);
+        Grads result(2);
         const Tensor &grad = grads[0], &x = a.get(), &y = b.get();
         if (needs[0]) result[0] = matmul(grad, y.transpose(-1, -2));
         if (needs[1] && y.ndim() == 2) {  // one matrix for the whole batch: one product

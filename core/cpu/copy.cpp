@@ -1,7 +1,8 @@
-// Copies between strided views with conversion, fills. Rows that are dense on both sides move as
-// they lie; a view with its dense dimension elsewhere (a transpose) is copied tile by tile, so that
-// every cache line fetched is used whole. Elements are moved as words of their size, and converted,
-// where types differ, between two dense rows: no loop is compiled for a pair of types and a layout.
+// Copies between strided views with conversion, and fills. Rows that are dense on both sides are
+// copied directly. A view whose dense dimension is another one (a transpose) is copied tile by
+// tile, so that all of each fetched cache line is used. Elements move as words of their size; types
+// are converted between two dense rows, so that no loop is compiled for a pair of types and a
+// layout.
 //
 // Buffers: source and out must not overlap, unless both are the same dense view.
 #include "core/ops/copy.h"
@@ -52,7 +53,7 @@ void convert_row(const void* from, void* to, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = convert<To>(x[i]);
 }
 
-/// nullptr where both types are one.
+/// Returns nullptr if the types are equal.
 ConvertRow conversion(DType from_type, DType to_type) {
   ConvertRow found = nullptr;
   dispatch_any(from_type, [&](auto from) {
@@ -71,7 +72,7 @@ using Dims = std::vector<StridedDim<2>>;  // of (source, out)
 
 constexpr std::int64_t block = 512;  // elements converted at a time
 
-/// What is copied: words of From to words of To, through `convert` unless that is null.
+/// Copies words of From to words of To, through `convert` unless that is null.
 template <class From, class To>
 struct Copier {
   ConvertRow convert;
@@ -103,8 +104,8 @@ struct Copier {
     });
   }
 
-  // A tile: the source is read along its dense dimension, a cache line at a time, into a buffer
-  // from which out's rows are written.
+  // Copies a tile: reads the source along its dense dimension, a cache line at a time, into a
+  // buffer, and writes the rows of out from there.
   static constexpr std::int64_t tile_rows = 16, tile_columns = 64;
   struct TileSteps {
     std::int64_t from_column, to_row, to_column;

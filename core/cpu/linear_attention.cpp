@@ -85,7 +85,7 @@ void add_outer(Chunk<T>& a, Chunk<T>& b, std::int64_t count, Scratch<T>& sums) {
             true, sums.data(), b.width());
 }
 
-/// Zeroes what row i must not see: the columns behind i.
+/// Zeroes the columns after i of each row i: the keys that it must not see.
 template <class T>
 void keep_lower(std::int64_t rows, T* square) {
   for (std::int64_t i = 0; i < rows; ++i)
@@ -123,7 +123,7 @@ class LinearForward {
     for (std::int64_t i = 0; i < p_.n_q; i += chunk) {
       const std::int64_t rows = std::min(chunk, p_.n_q - i);
       q_.load(p_.q, b, h, i, rows, p_.m);
-      // What came before, then, where causal, the chunk's own keys.
+      // The earlier keys first; then, if causal, the keys of the chunk itself.
       tile_gemm(rows, p_.padded_dv(), p_.m, q_.data(), q_.width(), 1,
                 unpacked(kv_.data(), p_.padded_dv()), false, sums_.data(), p_.padded_dv());
       for (std::int64_t r = 0; r < rows; ++r)
@@ -134,7 +134,7 @@ class LinearForward {
   }
 
  private:
-  // Keys [j, j + count): into the scratch chunk and into the moments.
+  // Loads keys [j, j + count) to the scratch chunk and adds them to the moments.
   void load_keys(std::int64_t b, std::int64_t g, std::int64_t j, std::int64_t count) {
     k_.load(p_.k, b, g, j, count, p_.m);
     v_.load(p_.v, b, g, j, count, p_.dv);

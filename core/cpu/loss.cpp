@@ -1,6 +1,6 @@
 // Cross-entropy and its gradient, in place, in three passes over a row that stays in cache: the
-// largest logit and where it is, the exponentials and their sum, the division. Vectorised along the
-// row; rows are shared among threads.
+// largest logit and its index, the exponentials and their sum, the division. The passes are
+// vectorised along the row; threads share the rows.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/loss.cpp"
 #include <hwy/foreach_target.h>
@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
-// Where `value` stands first in the row; 0 when it does not (a row of NaN).
+// Returns the first index of `value` in the row, or 0 if there is none (in a row of NaN).
 template <class T>
 std::int64_t first_index_of(T value, const T* row, std::int64_t n) {
   const hn::ScalableTag<T> d;

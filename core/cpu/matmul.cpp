@@ -1,8 +1,8 @@
 // Matrix products: brings the operands into a form the tile kernels take, cuts the product into
 // tiles (core/cpu/gemm/gemm.h) and shares them among threads. The bias and activation of linear()
 // are applied tile by tile, while the tile is still in cache.
-// Buffers: out, pre and out of linear() are overwritten (=), out of matmul() where it does not
-// accumulate.
+// Buffers: linear() overwrites pre and out (=); matmul() overwrites out, or adds to it (+=) when it
+// accumulates.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/matmul.cpp"
 #include <hwy/foreach_target.h>
@@ -30,7 +30,7 @@ namespace HWY_NAMESPACE {
 
 // ---- matmul
 
-// One side of a batched product: the matrix at offset 0 and where the others start.
+// One operand of a batched product: its first matrix and the offsets of all.
 template <class T>
 struct Operand {
   MatrixView<const T> first;
@@ -111,7 +111,7 @@ void multiply(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& o
     add_partials(batch, plan.k_chunks - 1, shape.m * shape.n, partial_data, out.data<Sum>());
 }
 
-// Where every matrix of a's last batch dimension meets the same b, those matrices are stacked into
+// If all matrices of the last batch dimension of a are multiplied by the same b, stacks them into
 // one taller product. Returns whether there was such a dimension.
 bool fold_last_batch_dim(Tensor& a, Tensor& b, Tensor& out) {
   const int dim = a.ndim() - 3;
@@ -177,9 +177,9 @@ void linear_epilogue(Activation activation, const LinearTile& tile, const Tensor
   });
 }
 
-// oneDNN multiplies by a plain matrix faster than by a transposed one, which it packs anew for
-// every tile of rows; with many more rows than columns, turning the weight round first pays. Not so
-// with bf16, which it packs all the same.
+// oneDNN multiplies faster by a plain matrix than by a transposed one, which it packs again for
+// every tile of rows. With many more rows than columns it pays to transpose the weight first, but
+// not with bf16, which oneDNN packs in any case.
 template <class T>
 bool should_transpose(const GemmShape& s) {
   return !std::is_same_v<T, BFloat16> && s.m >= 4 * s.n && s.m >= 2 * s.k;

@@ -66,7 +66,7 @@ void normalize_row(const T* x, const RowStatistics& row, const T* weight, const 
 }
 
 // With h = (x - mean) rstd and g = grad_y weight:
-//   grad_x = rstd (g - mean(g) - h mean(g h)),  the term mean(g) only where the row was centred.
+//   grad_x = rstd (g - mean(g) - h mean(g h)),  the term mean(g) only if the row was centred.
 // Adds grad_y h to grad_weight and grad_y to grad_bias (null for RMS norm).
 template <bool centred, class T>
 void norm_backward_row(const T* x, const RowStatistics& row, const T* weight, const T* grad_y,

@@ -31,8 +31,8 @@ void scaled_sum(T a, const T* x, T b, const T* z, std::int64_t n, T* y) {
   });
 }
 
-/// Turning x moves its direction, at 1 / length, stretching it its length alone; below least_length
-/// the direction is x / least_length, a linear function.
+/// A rotation of x moves its direction, at the rate 1 / length; a stretch changes only its length.
+/// Below least_length the direction is x / least_length, a linear function.
 template <class T>
 void polar_backward_row(const T* direction, T length, const T* grad_direction, T grad_length,
                         std::int64_t n, T* grad_x) {
@@ -50,7 +50,7 @@ void polar_backward_row(const T* direction, T length, const T* grad_direction, T
 // ---- Gaussians as points of Wasserstein-2 space: a row is [mu ; raw] or [R mu ; sigma], d
 // elements each
 
-/// y = R x of one row, R being nothing without a table of rotations.
+/// y = R x for one row; R is the identity without a table of rotations.
 template <class T>
 void rotate_or_copy(const T* x, const Rotations<T>* rotations, std::int64_t position,
                     std::int64_t d, T* y) {

@@ -137,7 +137,7 @@ T max_run(const T* x, std::int64_t n) {
   return result;
 }
 
-/// The first index of `value` (of a NaN when it is one) among x[0..n), where it must be.
+/// Returns the first index of `value` (or of a NaN, if it is one), which x[0..n) must contain.
 template <class T>
 std::int64_t index_of(T value, const T* x, std::int64_t n) {
   const hn::ScalableTag<T> d;

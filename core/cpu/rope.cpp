@@ -1,5 +1,5 @@
 // Rotary position embedding.
-// Buffers: y is dense and overwritten (=); rows of x lie anywhere, each dense.
+// Buffers: y is dense and overwritten (=); x is strided, with dense rows.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/rope.cpp"
 #include <hwy/foreach_target.h>

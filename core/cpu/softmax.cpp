@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
-// Which of the bytes are not 0, as a mask of f32 or f64 lanes.
+// Returns which of the bytes are not 0, as a mask of f32 or f64 lanes.
 template <class D>
 HWY_INLINE hn::Mask<D> nonzero_bytes(D d, const std::uint8_t* bytes) {
   const hn::Rebind<std::uint32_t, D> words;
@@ -34,7 +34,7 @@ HWY_INLINE hn::Mask<D> nonzero_bytes(D d, const std::uint8_t* bytes) {
     return hn::RebindMask(d, hn::Ne(wide, hn::Zero(bits)));
 }
 
-// out[j] = scale * scores[j] where mask[j * stride] is not 0, else -inf.
+// out[j] = scale * scores[j] if mask[j * stride] is not 0, else -inf.
 template <class T>
 void hide_masked(const T* scores, const std::uint8_t* mask, std::int64_t stride, std::int64_t n,
                  T scale, T* out) {
@@ -79,8 +79,8 @@ void softmax_backward_row(const T* weights, const T* grad, std::int64_t n, T sca
   });
 }
 
-// The beginning of a row that comes soon. Causal rows end early, and masked ones are written while
-// they are first read: either outruns the processor's own prefetching.
+// Fetches the beginning of a row that follows soon. Causal rows end early, and masked rows are
+// written while they are first read; the processor prefetches neither in time.
 template <class T>
 void prefetch(const T* row, std::int64_t n) {
   constexpr std::int64_t line = 64 / sizeof(T), most = 16 * line;

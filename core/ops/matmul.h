@@ -1,5 +1,5 @@
-// Matrix products. Operands (a and b, x and weight) in bf16 are multiplied and summed in f32; bias
-// and result are f32 then.
+// Matrix products. With bf16 operands (a and b, x and weight), products and sums are in f32, and
+// bias and result are f32.
 #pragma once
 
 #include "core/backend.h"

@@ -98,7 +98,7 @@ class BackwardTile {
     for (std::int64_t i = 0; i < rows; ++i) std::copy_n(from.row(i, width), n, to + i * n);
   }
 
-  // Where this share of the gradient of query i is summed.
+  // The sum of the gradient of query i over the keys of a share.
   T* grad_query(std::int64_t share, std::int64_t b, std::int64_t h, std::int64_t i) const {
     const std::int64_t head = (share * p_.batch + b) * p_.heads + h;
     return s_.grad_q.template data<T>() + (head * p_.padded_queries() + i) * d_;
@@ -174,7 +174,7 @@ class BackwardTile {
     add_query_sums(sums, share * p_.batch * p_.heads * p_.n_q + head_row);
   }
 
-  // Where the gradients of the numbers of the keys of a row are added.
+  // The addresses of the gradients of the numbers of the keys of a row.
   AttentionOperands<T*> key_grads_of(const TilePosition& at, std::int64_t query,
                                      std::int64_t share) const {
     AttentionOperands<T*> key_grads;

@@ -1,8 +1,8 @@
-// The forward pass of fused attention, and the selection of keys. For each tile of queries it visits
-// the tiles of keys that they see, one after the other; products, weights and the weighted sum of
-// values stay in cache. Memory beyond the output: packed copies of keys and values, and one tile
-// per thread. The selection holds the products of one tile of queries with all keys.
-// Buffers: outputs are overwritten (=).
+// The forward pass of fused attention, and the selection of keys. For each tile of queries it
+// visits the tiles of keys that they see, one after the other; products, weights and the weighted
+// sum of values stay in cache. Memory beyond the output: packed copies of keys and values, and one
+// tile per thread. The selection holds the products of one tile of queries with all keys. Buffers:
+// outputs are overwritten (=).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/attention/forward.cpp"
 #include <hwy/foreach_target.h>

@@ -1,10 +1,10 @@
 // Functions of two and three strided operands: arithmetic, comparison, selection, and the in-place
-// forms. Rows of f32 and f64 that are dense or repeat one value are taken as they lie; all others
-// are brought into that form a block at a time, bf16 as f32 and integers as i64, so that each
-// operation is compiled for three types and one form alone.
+// forms. Rows of f32 and f64 that are dense or repeat one value are read in place. All others are
+// copied into that form, one block at a time, bf16 as f32 and integers as i64, so that each
+// operation is compiled for three types and one form only.
 //
-// Buffers: out is overwritten (=); it must not overlap the operands, but that the in-place forms
-// read it.
+// Buffers: out is overwritten (=). It must not overlap the operands, except in the in-place forms,
+// which read it.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/elementwise/binary.cpp"
 #include <hwy/foreach_target.h>
@@ -68,8 +68,8 @@ std::int64_t apply(std::int64_t a, std::int64_t b) {
 
 // ---- rows
 
-/// Element i is data[i * step]; step is 1, or 0 where the row repeats one value, of which `data`
-/// then holds a whole vector.
+/// Element i is data[i * step]. The step is 1, or 0 if the row repeats one value; `data` then holds
+/// a whole vector of it.
 template <class C>
 struct Row {
   const C* data;
@@ -193,8 +193,8 @@ void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) 
 
 // ---- selection, of words of the size of an element
 
-/// n <= block elements from i on of a row that starts at `row`, one beside the other. `scratch`
-/// still holds what it was given at i = 0: a repeated value is there already.
+/// Returns n <= block elements, from i on, of the row at `row` as a dense row. `scratch` keeps its
+/// content between calls: a repeated value is written at i = 0 only.
 template <class Word>
 const Word* dense_row(const Word* row, std::int64_t step, std::int64_t i, std::int64_t n,
                       Word* scratch) {
