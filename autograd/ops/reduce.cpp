@@ -28,8 +28,7 @@ Variable mean(const Variable& x, const std::vector<int>& dims, bool keepdim) {
 
 Variable max(const Variable& x, int dim, bool keepdim) {
   const Tensor largest = max(x.data(), dim, true);
-  Tensor out = keepdim ? largest : largest.squeeze(dim);
-  return record("max", x, std::move(out),
+  return record("max", x, keepdim ? largest : largest.squeeze(dim),
                 [x = Saved("max", x), saved = Saved("max", largest), dim](const Tensor& grad) {
                   const Tensor& y = saved.get();
                   const Tensor ties = compare(CompareOp::equal, x.get(), y).to(y.dtype());
