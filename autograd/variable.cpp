@@ -248,19 +248,15 @@ std::vector<Tensor> run_backward(Node& node, const std::vector<Tensor>& grad_out
   return grads;
 }
 
-// The 1 from which the backward() of this thread started, where it did by default: one that is
-// passed on unchanged shares its storage, and nobody changes it in place, as it has two owners.
+// The 1 from which the backward() of this thread started, if it started from the default. A
+// gradient that is passed on unchanged shares its storage, and nobody changes it in place: it has
+// two owners.
 thread_local Tensor default_root;
 
-class DefaultRootScope {
- public:
-  explicit DefaultRootScope(Tensor root) : outer_(std::exchange(default_root, std::move(root))) {}
-  ~DefaultRootScope() { default_root = std::move(outer_); }
-  DefaultRootScope(const DefaultRootScope&) = delete;
-  DefaultRootScope& operator=(const DefaultRootScope&) = delete;
-
- private:
-  Tensor outer_;
+// Restores the default root of an outer backward().
+struct DefaultRootScope {
+  Tensor outer;
+  ~DefaultRootScope() { default_root = std::move(outer); }
 };
 
 }  // namespace
@@ -282,8 +278,9 @@ void backward(const Variable& root, const Tensor& grad_root, bool retain_graph) 
   const NoGradGuard no_grad;
   const Edge start = Graph::edge(root);
   PendingMap pending = count_consumers(start.node);
-  const DefaultRootScope scope(
-      grad_root.defined() ? Tensor() : Tensor::ones(root.shape(), root.dtype(), root.device()));
+  const DefaultRootScope scope{std::exchange(
+      default_root,
+      grad_root.defined() ? Tensor() : Tensor::ones(root.shape(), root.dtype(), root.device()))};
   pending[start.node.get()].grads[start.output] = grad_root.defined() ? grad_root : default_root;
 
   std::vector<std::shared_ptr<Node>> ready{start.node};

@@ -2,8 +2,8 @@
 // Everything above core/ is composed of the functions of core/ops/ and never knows which device it
 // runs on.
 //
-// A family has one name on every floor: core/ops/norm.h declares the public functions and the class
-// NormKernels, which a device implements in core/cpu/norm.cpp or core/cuda/norm.cu, and
+// A family has the same name in every layer: core/ops/norm.h declares the public functions and the
+// class NormKernels, a device implements it in core/cpu/norm.cpp or core/cuda/norm.cu, and
 // autograd/ops/norm.cpp has the gradients.
 //
 // Contract of every kernel: the caller (core/ops/) has checked shapes, types and devices and has
@@ -47,8 +47,7 @@ class KernelFamily {
 /// One device. A family that it lacks is null.
 struct Backend {
   Allocator& allocator;
-  /// Whether bf16 operands make products faster here. Elsewhere they give the same but for
-  /// rounding.
+  /// Whether bf16 operands make products faster. If not, they change results by rounding only.
   bool has_bf16_products = false;
   /// Whether the host reads a tensor without waiting for work that was queued.
   bool reads_are_free = false;
@@ -69,9 +68,9 @@ struct Backend {
   SpecialKernels* special = nullptr;
   OptimizerKernels* optimizer = nullptr;
 
-  /// What a device does around each call of a kernel of `family` (a literal), where not null: it
-  /// makes itself current, opens its memory, checks what it launched. Calls nest where a kernel is
-  /// composed of operations. `end` runs after a kernel that threw as well, and must not throw then.
+  /// Unless null, these surround each call of a kernel of `family` (a literal): a device makes
+  /// itself current, opens its memory and checks what it launched. Calls nest if a kernel calls
+  /// operations. `end` also runs after a kernel that threw, and must not throw then.
   void (*begin)(Device device, std::string_view family) = nullptr;
   void (*end)(Device device, bool kernel_threw) = nullptr;
 };
@@ -81,7 +80,7 @@ Backend& backend_for(Device device);
 /// The allocator of a device (memory counters, cache).
 inline Allocator& allocator_for(Device device) { return backend_for(device).allocator; }
 
-/// The backends that this program was linked with, nullptr where there is no device of that index.
+/// The backends that this program was linked with; nullptr if there is no device of that index.
 /// A program without CUDA is linked with core/cuda/without_cuda.cpp; one that defines
 /// test_backend() itself, as tests do, replaces the definition of core/without_test_backend.cpp,
 /// which has none.
@@ -120,7 +119,7 @@ class KernelCall {
 ///
 ///   kernels(x, &Backend::norm)->rms_norm(x, weight, eps, y, rstd);
 ///
-/// Throws Error, naming the device and the family, where the device lacks it.
+/// Throws Error, naming the device and the family, if the device lacks it.
 template <class Family>
 KernelCall<Family> kernels(Device device, Family* Backend::*family) {
   return {device, family};

@@ -31,17 +31,6 @@ using Clock = std::chrono::steady_clock;
 constexpr char answer_mark = 'a', error_mark = 'e';
 constexpr std::size_t head_bytes = 1 + sizeof(std::uint64_t);
 
-struct Pipe {
-  int read_end, write_end;
-};
-
-Pipe make_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    throw NoProcess("cannot make a pipe: {}", std::strerror(errno));
-  return {ends[0], ends[1]};
-}
-
 // ---- in the child
 
 void limit(decltype(RLIMIT_CPU) resource, rlim_t value) {
@@ -154,18 +143,21 @@ std::optional<std::string> text_in(const std::string& received) {
 }  // namespace
 
 IsolatedResult run_isolated(const std::function<std::string()>& fn, const IsolationLimits& limits) {
-  const Pipe pipe = make_pipe();
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    throw NoProcess("cannot make a pipe: {}", std::strerror(errno));
+  const auto [read_end, write_end] = ends;
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
-  if (child == 0) run_child(fn, limits, pipe.write_end, parent);
+  if (child == 0) run_child(fn, limits, write_end, parent);
   const int error = errno;
-  ::close(pipe.write_end);
+  ::close(write_end);
   if (child < 0) {
-    ::close(pipe.read_end);
+    ::close(read_end);
     throw NoProcess("cannot start a process: {}", std::strerror(error));
   }
-  const std::string received = receive(pipe.read_end, limits);
-  ::close(pipe.read_end);
+  const std::string received = receive(read_end, limits);
+  ::close(read_end);
   const std::optional<std::string> text = text_in(received);
   if (!text) ::kill(child, SIGKILL);  // it may hang; no effect on a dead child
   int status = 0;

@@ -1,5 +1,4 @@
-// Which keys a query sees, so far as arithmetic says it: what the devices share of an
-// AttentionMask.
+// The part of an AttentionMask that is arithmetic, for the kernels of every device.
 #pragma once
 
 #include <algorithm>
@@ -27,12 +26,12 @@ struct MaskPattern {
         stride(mask.stride),
         n_global(mask.n_global) {}
 
-  /// Where query i stands among the keys.
+  /// The position of query i among the keys.
   constexpr std::int64_t position(std::int64_t i) const { return i + n_k - n_q; }
-  /// Whether the keys that a query sees lie side by side: keys_of() tells all.
+  /// Whether a query sees all keys of its keys_of().
   constexpr bool is_contiguous() const { return window == 0 || is_band(); }
 
-  /// The keys that any query in [i0, i1) may see: none is outside.
+  /// A range that holds all keys that the queries [i0, i1) see.
   constexpr IndexRange keys_of(std::int64_t i0, std::int64_t i1) const {
     const std::int64_t last = position(i1 - 1);
     std::int64_t begin = 0, end = n_k;
@@ -43,7 +42,7 @@ struct MaskPattern {
     if (causal) end = last + 1;
     return {std::clamp<std::int64_t>(begin, 0, n_k), std::clamp<std::int64_t>(end, 0, n_k)};
   }
-  /// The queries that may see any key in [j0, j1).
+  /// A range that holds all queries that see a key of [j0, j1).
   constexpr IndexRange queries_of(std::int64_t j0, std::int64_t j1) const {
     const std::int64_t first = j0 - position(0);
     std::int64_t begin = 0, end = n_q;

@@ -32,4 +32,12 @@ void parallel_for(std::int64_t n, std::int64_t grain, Fn&& fn) {
       const_cast<void*>(static_cast<const void*>(&fn)));
 }
 
+/// Calls fn(i) for each i in [0, n), in chunks as above.
+template <class Fn>
+void parallel_for_each(std::int64_t n, std::int64_t grain, Fn&& fn) {
+  parallel_for(n, grain, [&fn](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) fn(i);
+  });
+}
+
 }  // namespace mobius

@@ -1,4 +1,4 @@
-// Rows of a table, chosen once on the host: what gather_rows() and scatter_add_rows() go by.
+// The index of gather_rows() and scatter_add_rows().
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace mobius {
 
-/// An index into the rows of a table, checked and sorted on the host when it is made, so that
-/// nothing that uses it later has to read it back from a device.
+/// An index into the rows of a table. The constructor checks and sorts it on the host, so that
+/// later users need not read it back from a device.
 ///
 /// The positions of the index are sorted into one bucket for each row of the table that occurs:
 /// bucket u holds positions[offsets[u] .. offsets[u + 1]), in ascending order, and they all name
-/// row rows[u]. So each row of a table collects its additions on its own, in a fixed order.
+/// row rows[u]. So the additions to a row have a fixed order and depend on no other row.
 class RowIndex {
  public:
   RowIndex() = default;
-  /// `index` is i32 or i64, of any shape, on any device; one that is not the host's is read.
-  /// Throws Error, naming `what`, where a value lies outside [0, n_rows).
+  /// `index` is i32 or i64, of any shape, and is read back from a device. Throws Error, naming
+  /// `what`, if a value lies outside [0, n_rows).
   RowIndex(std::string_view what, const Tensor& index, std::int64_t n_rows);
 
-  /// This index itself where it lies on that device already.
+  /// Returns this index itself if it is on that device.
   RowIndex to(Device device) const;
 
   const Shape& shape() const { return values_.shape(); }

@@ -1,6 +1,4 @@
-#include "autograd/ops/attention.h"
-
-#include <utility>
+#include "autograd/ops.h"
 
 namespace mobius {
 namespace {
@@ -23,11 +21,10 @@ Variable attention(const AttentionSpec& spec, const AttentionVariables& in) {
   };
   AttentionResult result = attention(spec, inputs());
   Saved out(op, result.out);
-  return record(
-      op, listed(in), std::move(result.out),
-      [spec, inputs, out, lse = result.lse](const std::vector<Tensor>& grads, const NeedsGrad&) {
-        return listed(attention_backward(spec, inputs(), {out.get(), lse}, grads[0]));
-      });
+  return record(op, listed(in), std::move(result.out),
+                [spec, inputs, out, lse = result.lse](const Grads& grads, const NeedsGrad&) {
+                  return listed(attention_backward(spec, inputs(), {out.get(), lse}, grads[0]));
+                });
 }
 
 }  // namespace mobius

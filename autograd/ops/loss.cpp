@@ -1,36 +1,19 @@
-#include "autograd/ops/loss.h"
-
 #include <algorithm>
-#include <utility>
 
-#include "core/ops/checks.h"
-#include "core/ops/elementwise.h"
-#include "core/ops/reduce.h"
-#include "core/ops/rows.h"
+#include "autograd/ops.h"
 
 namespace mobius {
 namespace {
 
-// Logits held at once by linear_cross_entropy, in elements: they stay near the last-level cache,
-// and the products stay large.
+// The number of logits that linear_cross_entropy holds at once: few enough to stay near the
+// last-level cache, and enough for large products.
 constexpr std::int64_t max_chunk_logits = std::int64_t{1} << 22;
 
 double divisor(double normalizer, const Labels& labels) {
-  const std::int64_t count = std::max<std::int64_t>(labels.count(), 1);
-  return normalizer > 0 ? normalizer : static_cast<double>(count);
+  return normalizer > 0 ? normalizer : std::max(static_cast<double>(labels.count()), 1.0);
 }
 
-void require_fitting(const Variable& hidden, const Variable& weight, std::int64_t n_labels) {
-  if (weight.ndim() == 2 && hidden.ndim() > 0 && hidden.size(-1) == weight.size(1) &&
-      hidden.numel() / std::max<std::int64_t>(hidden.size(-1), 1) == n_labels) {
-    return;
-  }
-  throw ShapeError(
-      "linear_cross_entropy: hidden {}, weight {}, {} labels: expected [..., D], [V, D], [...]",
-      to_string(hidden.shape()), to_string(weight.shape()), n_labels);
-}
-
-// Adds the sums of the labels from `begin` on to those of a LossResult.
+// Adds the sums over the labels from `begin` on to those of a LossResult.
 void add_sums(const CrossEntropyResult& result, const Labels& labels, std::int64_t begin,
               const Tensor& sums) {
   sums.slice(0, 0, 1).add_(sum(result.losses));
@@ -42,7 +25,7 @@ Tensor mean_loss(const Tensor& sums, double count, DType dtype) {
   return div(loss_sum, Tensor::full({}, count, DType::f64, sums.device())).to(dtype);
 }
 
-// The gradient is known at the end of the forward pass; only its factor comes with backward().
+// The forward pass computed the gradient except for its factor, which backward() gives.
 Tensor times(const Tensor& gradient, const Tensor& grad_loss) {
   return is_default_root(grad_loss) ? gradient : mul(gradient, grad_loss);
 }
@@ -55,28 +38,24 @@ LossResult cross_entropy(const Variable& logits, const Labels& labels, double no
   Tensor sums = Tensor::zeros({2}, DType::f64, logits.device());
   add_sums(result, labels, 0, sums);
   result.grad_logits.scale_(1 / count);
-  Variable loss =
-      record("cross_entropy", {logits}, mean_loss(sums, count, logits.dtype()),
-             [grad = Saved("cross_entropy", result.grad_logits), positions = labels.positions()](
-                 const std::vector<Tensor>& grads, const NeedsGrad&) {
-               return std::vector<Tensor>{scatter_add_rows(times(grad.get(), grads[0]), positions)};
-             });
+  Variable loss = record("cross_entropy", {logits}, mean_loss(sums, count, logits.dtype()),
+                         [grad = Saved("cross_entropy", result.grad_logits),
+                          positions = labels.positions()](const Grads& grads, const NeedsGrad&) {
+                           return Grads{scatter_add_rows(times(grad.get(), grads[0]), positions)};
+                         });
   return {std::move(loss), std::move(sums), std::move(result.predictions)};
-}
-
-LossResult cross_entropy(const Variable& logits, const Tensor& labels, double normalizer) {
-  if (logits.ndim() != 2 || labels.shape() != Shape{logits.size(0)}) {
-    throw ShapeError("cross_entropy: logits {} and labels {}: expected [R, V] and [R]",
-                     to_string(logits.shape()), to_string(labels.shape()));
-  }
-  require_index("cross_entropy", "labels", labels, logits.data());
-  return cross_entropy(logits, Labels("cross_entropy", labels, logits.size(1)), normalizer);
 }
 
 LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
                                 const Labels& labels, double normalizer,
                                 ProductPrecision precision) {
-  require_fitting(hidden, weight, labels.positions().n_rows());
+  const std::int64_t n_positions = labels.positions().n_rows();
+  if (weight.ndim() != 2 || hidden.ndim() == 0 || hidden.size(-1) != weight.size(1) ||
+      hidden.numel() / std::max<std::int64_t>(hidden.size(-1), 1) != n_positions) {
+    throw ShapeError(
+        "linear_cross_entropy: hidden {}, weight {}, {} labels: expected [..., D], [V, D], [...]",
+        to_string(hidden.shape()), to_string(weight.shape()), n_positions);
+  }
   const std::int64_t n_rows = labels.count();
   const double count = divisor(normalizer, labels);
   const bool wants_grad = grad_enabled() && (hidden.requires_grad() || weight.requires_grad());
@@ -114,7 +93,7 @@ LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
   Variable loss =
       record("linear_cross_entropy", {hidden, weight}, mean_loss(sums, count, hidden.dtype()),
              [grad_rows, grad_weight, positions = labels.positions(), shape = hidden.shape()](
-                 const std::vector<Tensor>& grads, const NeedsGrad& needs) {
+                 const Grads& grads, const NeedsGrad& needs) {
                std::vector<Tensor> result(2);
                if (needs[0]) {
                  result[0] = scatter_add_rows(times(grad_rows, grads[0]), positions).reshape(shape);
@@ -123,16 +102,6 @@ LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
                return result;
              });
   return {std::move(loss), std::move(sums), std::move(predictions)};
-}
-
-LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
-                                const Tensor& labels, double normalizer,
-                                ProductPrecision precision) {
-  require_fitting(hidden, weight, labels.numel());
-  require_index("linear_cross_entropy", "labels", labels, hidden.data());
-  return linear_cross_entropy(hidden, weight,
-                              Labels("linear_cross_entropy", labels, weight.size(0)), normalizer,
-                              precision);
 }
 
 }  // namespace mobius

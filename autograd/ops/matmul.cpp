@@ -1,20 +1,15 @@
-#include "autograd/ops/matmul.h"
-
-#include <utility>
-
-#include "core/ops/elementwise.h"
-#include "core/ops/reduce.h"
+#include "autograd/ops.h"
 
 namespace mobius {
 namespace {
 
 Tensor as_matrix(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-// Gradients of y[..., N] = x[..., K] weight[N, K]^T + bias[N]; x and weight are as they were
-// multiplied.
-std::vector<Tensor> linear_backward(const Tensor& x, const Tensor& weight, const Tensor& grad_y,
-                                    const NeedsGrad& needs) {
-  std::vector<Tensor> grads(3);
+// The gradients of y[..., N] = x[..., K] weight[N, K]^T + bias[N]. x and weight have the precision
+// of the product.
+Grads linear_backward(const Tensor& x, const Tensor& weight, const Tensor& grad_y,
+                      const NeedsGrad& needs) {
+  Grads grads(3);
   const Tensor grad_rows = as_matrix(grad_y);
   const Tensor operand = needs[0] || needs[1] ? grad_rows.to(x.dtype()) : Tensor();
   if (needs[0]) grads[0] = matmul(operand, weight).reshape(x.shape());
@@ -22,8 +17,6 @@ std::vector<Tensor> linear_backward(const Tensor& x, const Tensor& weight, const
   if (needs[2]) grads[2] = sum(grad_rows, {0});
   return grads;
 }
-
-Tensor data_or_none(const Variable& x) { return x.defined() ? x.data() : Tensor(); }
 
 UnaryOp unary_of(Activation activation) {
   switch (activation) {
@@ -44,44 +37,43 @@ UnaryOp unary_of(Activation activation) {
 }  // namespace
 
 Variable matmul(const Variable& a, const Variable& b) {
-  return record("matmul", {a, b}, matmul(a.data(), b.data()),
-                [a = Saved("matmul", a), b = Saved("matmul", b)](const std::vector<Tensor>& grads,
-                                                                 const NeedsGrad& needs) {
-                  std::vector<Tensor> result(2);
-                  const Tensor &grad = grads[0], &x = a.get(), &y = b.get();
-                  if (needs[0]) result[0] = matmul(grad, y.transpose(-1, -2));
-                  if (needs[1] && y.ndim() == 2) {  // one matrix for the whole batch: one product
-                    result[1] = matmul(as_matrix(x).transpose(0, 1), as_matrix(grad));
-                  } else if (needs[1]) {
-                    result[1] = matmul(x.transpose(-1, -2), grad);
-                  }
-                  return result;
-                });
+  return record(
+      "matmul", {a, b}, matmul(a.data(), b.data()),
+      [a = Saved("matmul", a), b = Saved("matmul", b)](const Grads& grads, const NeedsGrad& needs) {
+        Grads result(2);
+        const Tensor &grad = grads[0], &x = a.get(), &y = b.get();
+        if (needs[0]) result[0] = matmul(grad, y.transpose(-1, -2));
+        if (needs[1] && y.ndim() == 2) {  // one matrix for the whole batch: one product
+          result[1] = matmul(as_matrix(x).transpose(0, 1), as_matrix(grad));
+        } else if (needs[1]) {
+          result[1] = matmul(x.transpose(-1, -2), grad);
+        }
+        return result;
+      });
 }
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
                 ProductPrecision precision) {
-  const Tensor left = product_operand(x.data(), precision),
-               right = product_operand(weight.data(), precision);
-  return record("linear", {x, weight, bias}, linear(left, right, data_or_none(bias)),
-                [x = Saved("linear", left), weight = Saved("linear", right)](
-                    const std::vector<Tensor>& grads, const NeedsGrad& needs) {
-                  return linear_backward(x.get(), weight.get(), grads[0], needs);
-                });
+  return linear_activation(x, weight, bias, Activation::none, precision);
 }
 
 Variable linear_activation(const Variable& x, const Variable& weight, const Variable& bias,
                            Activation activation, ProductPrecision precision) {
-  const Unary f{unary_of(activation)};
+  const bool is_linear = activation == Activation::none;
+  const std::string_view op = is_linear ? "linear" : "linear_activation";
   const Tensor left = product_operand(x.data(), precision),
                right = product_operand(weight.data(), precision);
-  LinearActivation result = linear_activation(left, right, data_or_none(bias), activation);
-  constexpr std::string_view op = "linear_activation";
-  Saved out(op, result.out);
-  return record(op, {x, weight, bias}, std::move(result.out),
-                [f, x = Saved(op, left), weight = Saved(op, right), pre = Saved(op, result.pre),
-                 out](const std::vector<Tensor>& grads, const NeedsGrad& needs) {
-                  const Tensor grad_pre = unary_backward(f, pre.get(), out.get(), grads[0]);
+  const LinearActivation y =
+      linear_activation(left, right, bias.defined() ? bias.data() : Tensor(), activation);
+  const Saved pre = is_linear ? Saved() : Saved(op, y.pre),
+              out = is_linear ? Saved() : Saved(op, y.out);
+  return record(op, {x, weight, bias}, is_linear ? y.pre : y.out,
+                [=, x = Saved(op, left), weight = Saved(op, right)](const Grads& grads,
+                                                                    const NeedsGrad& needs) {
+                  const Tensor grad_pre =
+                      is_linear
+                          ? grads[0]
+                          : unary_backward({unary_of(activation)}, pre.get(), out.get(), grads[0]);
                   return linear_backward(x.get(), weight.get(), grad_pre, needs);
                 });
 }

@@ -1,15 +1,11 @@
-#include "autograd/ops/random.h"
-
-#include <utility>
+#include "autograd/ops.h"
 
 namespace mobius {
 
+// Dropout is linear, and the key gives the same mask again: nothing needs saving.
 Variable dropout(const Variable& x, double p, RngKey key) {
-  // Dropping is linear and the key gives the same mask again: nothing needs saving.
-  return record("dropout", {x}, dropout(x.data(), p, key),
-                [p, key](const std::vector<Tensor>& grads, const NeedsGrad&) {
-                  return std::vector<Tensor>{dropout(grads[0], p, key)};
-                });
+  return record("dropout", x, dropout(x.data(), p, key),
+                [p, key](const Tensor& grad) { return dropout(grad, p, key); });
 }
 
 }  // namespace mobius

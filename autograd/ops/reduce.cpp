@@ -1,9 +1,4 @@
-#include "autograd/ops/reduce.h"
-
-#include <utility>
-
-#include "autograd/ops/elementwise.h"
-#include "core/ops/elementwise.h"
+#include "autograd/ops.h"
 
 namespace mobius {
 namespace {
@@ -19,10 +14,9 @@ Shape kept_shape(std::string_view op, Shape shape, const std::vector<int>& dims)
 }  // namespace
 
 Variable sum(const Variable& x, const std::vector<int>& dims, bool keepdim) {
-  return record("sum", {x}, sum(x.data(), dims, keepdim),
-                [shape = x.shape(), kept = kept_shape("sum", x.shape(), dims)](
-                    const std::vector<Tensor>& grads, const NeedsGrad&) {
-                  return std::vector<Tensor>{grads[0].reshape(kept).expand(shape)};
+  return record("sum", x, sum(x.data(), dims, keepdim),
+                [shape = x.shape(), kept = kept_shape("sum", x.shape(), dims)](const Tensor& grad) {
+                  return grad.reshape(kept).expand(shape);
                 });
 }
 
@@ -33,24 +27,19 @@ Variable mean(const Variable& x, const std::vector<int>& dims, bool keepdim) {
 }
 
 Variable max(const Variable& x, int dim, bool keepdim) {
-  Tensor largest = max(x.data(), dim, true);
-  Saved saved("max", largest);
-  Tensor out = keepdim ? std::move(largest) : largest.squeeze(dim);
-  return record(
-      "max", {x}, std::move(out),
-      [x = Saved("max", x), saved, dim](const std::vector<Tensor>& grads, const NeedsGrad&) {
-        const Tensor& y = saved.get();
-        const Tensor ties = compare(CompareOp::equal, x.get(), y).to(y.dtype());
-        const Tensor share = div(grads[0].reshape(y.shape()), sum(ties, {dim}, true));
-        return std::vector<Tensor>{mul(ties, share)};
-      });
+  const Tensor largest = max(x.data(), dim, true);
+  return record("max", x, keepdim ? largest : largest.squeeze(dim),
+                [x = Saved("max", x), saved = Saved("max", largest), dim](const Tensor& grad) {
+                  const Tensor& y = saved.get();
+                  const Tensor ties = compare(CompareOp::equal, x.get(), y).to(y.dtype());
+                  const Tensor share = div(grad.reshape(y.shape()), sum(ties, {dim}, true));
+                  return mul(ties, share);
+                });
 }
 
 Variable cumsum(const Variable& x, int dim) {
-  return record("cumsum", {x}, cumsum(x.data(), dim),
-                [dim](const std::vector<Tensor>& grads, const NeedsGrad&) {
-                  return std::vector<Tensor>{cumsum(grads[0], dim, true)};
-                });
+  return record("cumsum", x, cumsum(x.data(), dim),
+                [dim](const Tensor& grad) { return cumsum(grad, dim, true); });
 }
 
 }  // namespace mobius

@@ -1,12 +1,10 @@
-#include "autograd/ops/rows.h"
+#include "autograd/ops.h"
 
 namespace mobius {
 
 Variable gather_rows(const Variable& table, const RowIndex& index) {
-  return record("gather_rows", {table}, gather_rows(table.data(), index),
-                [index](const std::vector<Tensor>& grads, const NeedsGrad&) {
-                  return std::vector<Tensor>{scatter_add_rows(grads[0], index)};
-                });
+  return record("gather_rows", table, gather_rows(table.data(), index),
+                [index](const Tensor& grad) { return scatter_add_rows(grad, index); });
 }
 
 Variable gather_rows(const Variable& table, const Tensor& index) {

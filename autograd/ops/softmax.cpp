@@ -1,15 +1,12 @@
-#include "autograd/ops/softmax.h"
-
-#include <utility>
+#include "autograd/ops.h"
 
 namespace mobius {
 
 Variable masked_softmax(const Variable& scores, double scale, const AttentionMask& mask) {
-  Tensor weights = masked_softmax(scores.data(), scale, mask);
-  Saved saved("masked_softmax", weights);
-  return record("masked_softmax", {scores}, std::move(weights),
-                [saved, scale](const std::vector<Tensor>& grads, const NeedsGrad&) {
-                  return std::vector<Tensor>{softmax_backward(saved.get(), grads[0], scale)};
+  const Tensor weights = masked_softmax(scores.data(), scale, mask);
+  return record("masked_softmax", scores, weights,
+                [y = Saved("masked_softmax", weights), scale](const Tensor& grad) {
+                  return softmax_backward(y.get(), grad, scale);
                 });
 }
 

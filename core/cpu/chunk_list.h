@@ -15,8 +15,8 @@ struct Chunk {
   std::int64_t begin = 0, end = 0;
 };
 
-/// Numbers the chunks of all items through. Those of an item have `grain` elements, the last of
-/// them maybe fewer: their borders do not depend on the other items.
+/// Numbers the chunks of all items consecutively. The chunks of an item have `grain` elements,
+/// except the last; their borders do not depend on the other items.
 class ChunkList {
  public:
   explicit ChunkList(std::int64_t grain) : grain_(grain) {}

@@ -1,7 +1,8 @@
-// Copies between strided views with conversion, fills. Rows that are dense on both sides move as
-// they lie; a view with its dense dimension elsewhere (a transpose) is copied tile by tile, so that
-// every cache line fetched is used whole. Elements are moved as words of their size, and converted,
-// where types differ, between two dense rows: no loop is compiled for a pair of types and a layout.
+// Copies between strided views with conversion, and fills. Rows that are dense on both sides are
+// copied directly. A view whose dense dimension is another one (a transpose) is copied tile by
+// tile, so that all of each fetched cache line is used. Elements move as words of their size; types
+// are converted between two dense rows, so that no loop is compiled for a pair of types and a
+// layout.
 //
 // Buffers: source and out must not overlap, unless both are the same dense view.
 #include "core/ops/copy.h"
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/cpu/grain.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/strided.h"
 #include "core/parallel.h"
@@ -19,21 +19,6 @@ namespace mobius {
 namespace {
 
 // ---- rows of words of 1, 2, 4 or 8 bytes
-
-/// Calls fn with a word of the size of an element.
-template <class Fn>
-void dispatch_word(DType dtype, Fn&& fn) {
-  switch (size_of(dtype)) {
-    case 1:
-      return fn(std::uint8_t{});
-    case 2:
-      return fn(std::uint16_t{});
-    case 4:
-      return fn(std::uint32_t{});
-    default:
-      return fn(std::uint64_t{});
-  }
-}
 
 /// A run of n words, `from_step` and `to_step` apart.
 template <class Word>
@@ -68,7 +53,7 @@ void convert_row(const void* from, void* to, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = convert<To>(x[i]);
 }
 
-/// nullptr where both types are one.
+/// Returns nullptr if the types are equal.
 ConvertRow conversion(DType from_type, DType to_type) {
   ConvertRow found = nullptr;
   dispatch_any(from_type, [&](auto from) {
@@ -87,7 +72,7 @@ using Dims = std::vector<StridedDim<2>>;  // of (source, out)
 
 constexpr std::int64_t block = 512;  // elements converted at a time
 
-/// What is copied: words of From to words of To, through `convert` unless that is null.
+/// Copies words of From to words of To, through `convert` unless that is null.
 template <class From, class To>
 struct Copier {
   ConvertRow convert;
@@ -119,8 +104,8 @@ struct Copier {
     });
   }
 
-  // A tile: the source is read along its dense dimension, a cache line at a time, into a buffer
-  // from which out's rows are written.
+  // Copies a tile: reads the source along its dense dimension, a cache line at a time, into a
+  // buffer, and writes the rows of out from there.
   static constexpr std::int64_t tile_rows = 16, tile_columns = 64;
   struct TileSteps {
     std::int64_t from_column, to_row, to_column;
@@ -147,15 +132,13 @@ struct Copier {
     const TileSteps steps{columns.strides[0], rows.strides[1], columns.strides[1]};
     const std::int64_t strips = ceil_div(rows.size, tile_rows);
     const std::int64_t grain = elementwise_grain / (tile_rows * columns.size);
-    parallel_for(matrices.numel() * strips, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t task = begin; task < end; ++task) {
-        const auto [from_matrix, to_matrix] = matrices.row_offsets(task / strips);
-        const std::int64_t i = task % strips * tile_rows;
-        for (std::int64_t j = 0; j < columns.size; j += tile_columns)
-          tile(from + from_matrix + i + j * steps.from_column,
-               to + to_matrix + i * steps.to_row + j * steps.to_column, steps,
-               std::min(tile_rows, rows.size - i), std::min(tile_columns, columns.size - j));
-      }
+    parallel_for_each(matrices.numel() * strips, grain, [&](std::int64_t task) {
+      const auto [from_matrix, to_matrix] = matrices.row_offsets(task / strips);
+      const std::int64_t i = task % strips * tile_rows;
+      for (std::int64_t j = 0; j < columns.size; j += tile_columns)
+        tile(from + from_matrix + i + j * steps.from_column,
+             to + to_matrix + i * steps.to_row + j * steps.to_column, steps,
+             std::min(tile_rows, rows.size - i), std::min(tile_columns, columns.size - j));
     });
   }
 
@@ -195,8 +178,7 @@ class CpuCopy final : public CopyKernels {
 
   void fill(const Tensor& out, double value) override {
     const StridedWalk<1> walk(out.shape(), {&out.strides()});
-    dispatch_any(out.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_any(out.dtype(), [&]<class T>(TypeTag<T>) {
       T* const data = out.data<T>();
       const T element = convert<T>(value);
       const std::int64_t step = walk.step()[0];
@@ -209,8 +191,7 @@ class CpuCopy final : public CopyKernels {
   }
 
   void arange(const Tensor& out) override {
-    dispatch_any(out.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_any(out.dtype(), [&]<class T>(TypeTag<T>) {
       T* const data = out.data<T>();
       for (std::int64_t i = 0; i < out.numel(); ++i) data[i] = convert<T>(i);
     });
@@ -219,9 +200,6 @@ class CpuCopy final : public CopyKernels {
 
 }  // namespace
 
-CopyKernels& cpu_copy_kernels() {
-  static CpuCopy kernels;
-  return kernels;
-}
+CopyKernels& cpu_copy_kernels() { return only<CpuCopy>(); }
 
 }  // namespace mobius

@@ -1,6 +1,5 @@
-// The families of kernels of the CPU, each in the file or the room of its name. Each source is
-// compiled for AVX2 and AVX-512 side by side by Highway; one is chosen at start
-// (core/cpu/simd/isa.h).
+// The families of kernels of the CPU, each in the file or folder of its name. Highway compiles each
+// source for AVX2 and AVX-512; one of them is chosen at the start (core/cpu/simd/isa.h).
 #pragma once
 
 #include "core/backend.h"
@@ -22,5 +21,16 @@ RowsKernels& cpu_rows_kernels();
 LossKernels& cpu_loss_kernels();
 SpecialKernels& cpu_special_kernels();
 OptimizerKernels& cpu_optimizer_kernels();
+
+/// How many elements one task of a parallel elementwise pass gets: enough to hide the cost of
+/// sharing, and few enough for the second-level cache (64 KiB of f32).
+constexpr std::int64_t elementwise_grain = 1 << 14;
+
+/// The single object of a class of kernels.
+template <class Kernels>
+Kernels& only() {
+  static Kernels kernels;
+  return kernels;
+}
 
 }  // namespace mobius

@@ -1,6 +1,6 @@
 // Cross-entropy and its gradient, in place, in three passes over a row that stays in cache: the
-// largest logit and where it is, the exponentials and their sum, the division. Vectorised along the
-// row; rows are shared among threads.
+// largest logit and its index, the exponentials and their sum, the division. The passes are
+// vectorised along the row; threads share the rows.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/loss.cpp"
 #include <hwy/foreach_target.h>
@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
-// Where `value` stands first in the row; 0 when it does not (a row of NaN).
+// Returns the first index of `value` in the row, or 0 if there is none (in a row of NaN).
 template <class T>
 std::int64_t first_index_of(T value, const T* row, std::int64_t n) {
   const hn::ScalableTag<T> d;
@@ -64,18 +64,15 @@ class CpuLoss final : public LossKernels {
  public:
   void cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& losses,
                      const Tensor& predictions) override {
-    dispatch_real("cross_entropy", logits.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("cross_entropy", logits.dtype(), [&]<class T>(TypeTag<T>) {
       dispatch_index("cross_entropy", labels.dtype(), [&](auto index) {
         const auto* const label = labels.data<typename decltype(index)::type>();
         const std::int64_t n = logits.size(1);
-        parallel_for(logits.size(0), row_grain(n), [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t r = begin; r < end; ++r) {
-            const RowLoss row =
-                cross_entropy_row(logits.data<T>() + r * n, n, static_cast<std::int64_t>(label[r]));
-            losses.data<double>()[r] = row.loss;
-            predictions.data<std::int64_t>()[r] = row.prediction;
-          }
+        parallel_for_each(logits.size(0), row_grain(n), [&](std::int64_t r) {
+          const RowLoss row =
+              cross_entropy_row(logits.data<T>() + r * n, n, static_cast<std::int64_t>(label[r]));
+          losses.data<double>()[r] = row.loss;
+          predictions.data<std::int64_t>()[r] = row.prediction;
         });
       });
     });
@@ -94,10 +91,7 @@ class CpuLoss final : public LossKernels {
   }
 };
 
-LossKernels& loss_kernels() {
-  static CpuLoss kernels;
-  return kernels;
-}
+LossKernels& loss_kernels() { return only<CpuLoss>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius

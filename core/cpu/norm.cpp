@@ -66,7 +66,7 @@ void normalize_row(const T* x, const RowStatistics& row, const T* weight, const 
 }
 
 // With h = (x - mean) rstd and g = grad_y weight:
-//   grad_x = rstd (g - mean(g) - h mean(g h)),  the term mean(g) only where the row was centred.
+//   grad_x = rstd (g - mean(g) - h mean(g h)),  the term mean(g) only if the row was centred.
 // Adds grad_y h to grad_weight and grad_y to grad_bias (null for RMS norm).
 template <bool centred, class T>
 void norm_backward_row(const T* x, const RowStatistics& row, const T* weight, const T* grad_y,
@@ -102,17 +102,12 @@ class GroupedSums {
 
   double* group(std::int64_t i) { return sums_.data() + i * n_; }
 
-  void add_up(const Tensor& out) const {
-    dispatch_real("norm_backward", out.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      parallel_for(n_, 256, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t j = begin; j < end; ++j) {
-          double sum = 0;
-          for (std::int64_t i = 0; i < groups_; ++i)
-            sum += sums_[static_cast<std::size_t>(i * n_ + j)];
-          out.data<T>()[j] = static_cast<T>(sum);
-        }
-      });
+  template <class T>
+  void add_up(T* out) const {
+    parallel_for_each(n_, 256, [&](std::int64_t j) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < groups_; ++i) sum += sums_[static_cast<std::size_t>(i * n_ + j)];
+      out[j] = static_cast<T>(sum);
     });
   }
 
@@ -126,76 +121,55 @@ std::int64_t group_size(const Tensor& x) {
   return std::max(row_grain(x.size(1)), ceil_div(x.size(0), 64));
 }
 
-// Both norms: bias and mean are undefined for RMS norm.
-template <bool centred>
-void norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
-                  const Tensor& y, const Tensor& mean, const Tensor& rstd) {
-  dispatch_real("norm", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::int64_t n = x.size(1);
-    parallel_for(x.size(0), row_grain(n), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const T* const row = x.data<T>() + r * n;
-        const RowStatistics s = statistics<centred>(row, n, eps);
-        normalize_row<T>(row, s, weight.data<T>(), centred ? bias.data<T>() : nullptr, n,
-                         y.data<T>() + r * n);
-        if constexpr (centred) mean.data<double>()[r] = s.mean;
-        rstd.data<double>()[r] = s.rstd;
-      }
-    });
+template <bool centred, class T>
+void norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+               const NormResult& result) {
+  const std::int64_t n = x.size(1);
+  parallel_for_each(x.size(0), row_grain(n), [&](std::int64_t r) {
+    const T* const row = x.data<T>() + r * n;
+    const RowStatistics s = statistics<centred>(row, n, eps);
+    normalize_row<T>(row, s, weight.data<T>(), centred ? bias.data<T>() : nullptr, n,
+                     result.y.data<T>() + r * n);
+    if constexpr (centred) result.mean.data<double>()[r] = s.mean;
+    result.rstd.data<double>()[r] = s.rstd;
   });
 }
 
-// mean and grad_bias are undefined for RMS norm.
-template <bool centred>
-void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-                   const Tensor& grad_y, const Tensor& grad_x, const Tensor& grad_weight,
-                   const Tensor& grad_bias) {
+template <bool centred, class T>
+void norm_backward_rows(const Tensor& x, const Tensor& weight, const Tensor& mean,
+                        const Tensor& rstd, const Tensor& grad_y, const NormGrads& grads) {
   const std::int64_t n = x.size(1), grain = group_size(x), groups = ceil_div(x.size(0), grain);
   GroupedSums weight_sums(groups, n), bias_sums(centred ? groups : 0, n);
-  dispatch_real("norm_backward", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    parallel_for(x.size(0), grain, [&](std::int64_t begin, std::int64_t end) {
-      double* const to_weight = weight_sums.group(begin / grain);
-      double* const to_bias = centred ? bias_sums.group(begin / grain) : nullptr;
-      for (std::int64_t r = begin; r < end; ++r) {
-        const RowStatistics s{centred ? mean.data<double>()[r] : 0, rstd.data<double>()[r]};
-        norm_backward_row<centred, T>(x.data<T>() + r * n, s, weight.data<T>(),
-                                      grad_y.data<T>() + r * n, n, grad_x.data<T>() + r * n,
-                                      to_weight, to_bias);
-      }
-    });
+  parallel_for_each(x.size(0), grain, [&](std::int64_t r) {
+    const RowStatistics s{centred ? mean.data<double>()[r] : 0, rstd.data<double>()[r]};
+    norm_backward_row<centred, T>(x.data<T>() + r * n, s, weight.data<T>(),
+                                  grad_y.data<T>() + r * n, n, grads.x.data<T>() + r * n,
+                                  weight_sums.group(r / grain),
+                                  centred ? bias_sums.group(r / grain) : nullptr);
   });
-  weight_sums.add_up(grad_weight);
-  if (centred) bias_sums.add_up(grad_bias);
+  weight_sums.add_up(grads.weight.data<T>());
+  if constexpr (centred) bias_sums.add_up(grads.bias.data<T>());
 }
 
 class CpuNorm final : public NormKernels {
  public:
-  void rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
-                const Tensor& rstd) override {
-    norm_forward<false>(x, weight, {}, eps, y, {}, rstd);
+  void norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+            const NormResult& result) override {
+    dispatch_real("norm", x.dtype(), [&]<class T>(TypeTag<T>) {
+      if (bias.defined()) return norm_rows<true, T>(x, weight, bias, eps, result);
+      norm_rows<false, T>(x, weight, bias, eps, result);
+    });
   }
-  void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd,
-                         const Tensor& grad_y, const Tensor& grad_x,
-                         const Tensor& grad_weight) override {
-    norm_backward<false>(x, weight, {}, rstd, grad_y, grad_x, grad_weight, {});
-  }
-  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
-                  const Tensor& y, const Tensor& mean, const Tensor& rstd) override {
-    norm_forward<true>(x, weight, bias, eps, y, mean, rstd);
-  }
-  void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
-                           const Tensor& rstd, const Tensor& grad_y, const Tensor& grad_x,
-                           const Tensor& grad_weight, const Tensor& grad_bias) override {
-    norm_backward<true>(x, weight, mean, rstd, grad_y, grad_x, grad_weight, grad_bias);
+  void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+                     const Tensor& grad_y, const NormGrads& grads) override {
+    dispatch_real("norm_backward", x.dtype(), [&]<class T>(TypeTag<T>) {
+      if (mean.defined()) return norm_backward_rows<true, T>(x, weight, mean, rstd, grad_y, grads);
+      norm_backward_rows<false, T>(x, weight, mean, rstd, grad_y, grads);
+    });
   }
 };
 
-NormKernels& norm_kernels() {
-  static CpuNorm kernels;
-  return kernels;
-}
+NormKernels& norm_kernels() { return only<CpuNorm>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius

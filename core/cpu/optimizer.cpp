@@ -14,7 +14,6 @@
 #include <span>
 
 #include "core/cpu/chunk_list.h"
-#include "core/cpu/grain.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/simd/math-inl.h"
 #include "core/cpu/simd/vectors-inl.h"
@@ -36,8 +35,7 @@ struct AdamWUpdate {
   const T* grad;
   T *parameter, *m, *v;
 
-  template <class D, class Access>
-  HWY_INLINE void operator()(D d, Access access, std::int64_t i) const {
+  HWY_INLINE void operator()(auto d, auto access, std::int64_t i) const {
     const auto g = hn::Mul(access.load(grad + i), constant(d, factor));
     const auto p = access.load(parameter + i);
     const auto new_m =
@@ -61,8 +59,7 @@ struct SgdUpdate {
   const T* grad;
   T* parameter;
 
-  template <class D, class Access>
-  HWY_INLINE void operator()(D d, Access access, std::int64_t i) const {
+  HWY_INLINE void operator()(auto d, auto access, std::int64_t i) const {
     const auto p = access.load(parameter + i);
     const auto slope = hn::Mul(access.load(grad + i), constant(d, factor));
     const auto g = hn::MulAdd(constant(d, weight_decay), p, slope);
@@ -80,8 +77,7 @@ struct MomentumUpdate {
   const T* grad;
   T *parameter, *buffer;
 
-  template <class D, class Access>
-  HWY_INLINE void operator()(D d, Access access, std::int64_t i) const {
+  HWY_INLINE void operator()(auto d, auto access, std::int64_t i) const {
     const auto p = access.load(parameter + i);
     const auto slope = hn::Mul(access.load(grad + i), constant(d, factor));
     const auto g = hn::MulAdd(constant(d, weight_decay), p, slope);
@@ -92,50 +88,6 @@ struct MomentumUpdate {
   }
 };
 
-void adamw_chunk(const AdamWSettings& s, const ParameterUpdate& update, const double* scalars,
-                 std::int64_t begin, std::int64_t end) {
-  dispatch_real("adamw", update.value.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const double step = scalars[UpdateScalar::step];
-    for_vectors<T>(
-        end - begin,
-        AdamWUpdate<T>{s, scalars[UpdateScalar::learning_rate], scalars[UpdateScalar::factor],
-                       update.decays ? s.weight_decay : 0, 1 / (1 - std::pow(s.beta1, step)),
-                       1 / (1 - std::pow(s.beta2, step)), update.gradient.data<T>() + begin,
-                       update.value.data<T>() + begin, update.moments[0].data<T>() + begin,
-                       update.moments[1].data<T>() + begin});
-  });
-}
-
-void sgd_chunk(const SgdSettings& s, const ParameterUpdate& update, const double* scalars,
-               std::int64_t begin, std::int64_t end) {
-  dispatch_real("sgd", update.value.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const double lr = scalars[UpdateScalar::learning_rate], factor = scalars[UpdateScalar::factor];
-    const double decay = update.decays ? s.weight_decay : 0;
-    const T* g = update.gradient.data<T>() + begin;
-    T* p = update.value.data<T>() + begin;
-    if (s.momentum == 0) {
-      return for_vectors<T>(end - begin, SgdUpdate<T>{lr, factor, decay, g, p});
-    }
-    const double kept = scalars[UpdateScalar::step] == 1 ? 0 : s.momentum;
-    for_vectors<T>(end - begin, MomentumUpdate<T>{s, lr, factor, decay, kept, g, p,
-                                                  update.moments[0].data<T>() + begin});
-  });
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace mobius
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace mobius {
-
-HWY_EXPORT(adamw_chunk);
-HWY_EXPORT(sgd_chunk);
-
-namespace {
-
 // Calls fn(update, begin, end) for chunks of all parameters that have a gradient.
 template <typename Fn>
 void for_chunks(std::span<const ParameterUpdate> updates, const double* scalars, Fn&& fn) {
@@ -144,11 +96,9 @@ void for_chunks(std::span<const ParameterUpdate> updates, const double* scalars,
   for (const ParameterUpdate& update : updates) {
     chunks.add(update.gradient.defined() ? update.value.numel() : 0);
   }
-  parallel_for(chunks.size(), 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = first; i < last; ++i) {
-      const Chunk chunk = chunks[i];
-      fn(updates[chunk.item], chunk.begin, chunk.end);
-    }
+  parallel_for_each(chunks.size(), 1, [&](std::int64_t i) {
+    const Chunk chunk = chunks[i];
+    fn(updates[chunk.item], chunk.begin, chunk.end);
   });
 }
 
@@ -170,29 +120,55 @@ class CpuOptimizer final : public OptimizerKernels {
     now[UpdateScalar::failed_gradient] = bad == end ? -1 : static_cast<double>(bad - begin);
   }
 
-  void adamw(const AdamWSettings& settings, std::span<const ParameterUpdate> updates,
+  void adamw(const AdamWSettings& s, std::span<const ParameterUpdate> updates,
              const Tensor& scalars) override {
     const double* now = scalars.data<double>();
+    const double lr = now[UpdateScalar::learning_rate], factor = now[UpdateScalar::factor];
+    const double step = now[UpdateScalar::step];
+    const double unbias_m = 1 / (1 - std::pow(s.beta1, step));
+    const double unbias_v = 1 / (1 - std::pow(s.beta2, step));
     for_chunks(updates, now, [&](const ParameterUpdate& update, auto begin, auto end) {
-      HWY_DYNAMIC_DISPATCH(adamw_chunk)(settings, update, now, begin, end);
+      dispatch_real("adamw", update.value.dtype(), [&]<class T>(TypeTag<T>) {
+        for_vectors<T>(
+            end - begin,
+            AdamWUpdate<T>{s, lr, factor, update.decays ? s.weight_decay : 0, unbias_m, unbias_v,
+                           update.gradient.data<T>() + begin, update.value.data<T>() + begin,
+                           update.moments[0].data<T>() + begin,
+                           update.moments[1].data<T>() + begin});
+      });
     });
   }
 
-  void sgd(const SgdSettings& settings, std::span<const ParameterUpdate> updates,
+  void sgd(const SgdSettings& s, std::span<const ParameterUpdate> updates,
            const Tensor& scalars) override {
     const double* now = scalars.data<double>();
+    const double lr = now[UpdateScalar::learning_rate], factor = now[UpdateScalar::factor];
+    const double kept = now[UpdateScalar::step] == 1 ? 0 : s.momentum;
     for_chunks(updates, now, [&](const ParameterUpdate& update, auto begin, auto end) {
-      HWY_DYNAMIC_DISPATCH(sgd_chunk)(settings, update, now, begin, end);
+      dispatch_real("sgd", update.value.dtype(), [&]<class T>(TypeTag<T>) {
+        const double decay = update.decays ? s.weight_decay : 0;
+        const T* g = update.gradient.data<T>() + begin;
+        T* p = update.value.data<T>() + begin;
+        if (s.momentum == 0)
+          return for_vectors<T>(end - begin, SgdUpdate<T>{lr, factor, decay, g, p});
+        for_vectors<T>(end - begin, MomentumUpdate<T>{s, lr, factor, decay, kept, g, p,
+                                                      update.moments[0].data<T>() + begin});
+      });
     });
   }
 };
 
-}  // namespace
+OptimizerKernels& optimizer_kernels() { return only<CpuOptimizer>(); }
 
-OptimizerKernels& cpu_optimizer_kernels() {
-  static CpuOptimizer kernels;
-  return kernels;
-}
+}  // namespace HWY_NAMESPACE
+}  // namespace mobius
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mobius {
+
+HWY_EXPORT(optimizer_kernels);
+OptimizerKernels& cpu_optimizer_kernels() { return HWY_DYNAMIC_DISPATCH(optimizer_kernels)(); }
 
 }  // namespace mobius
 #endif  // HWY_ONCE

@@ -14,7 +14,6 @@
 #include "core/cpu/rotations.h"
 #include "core/cpu/rows.h"
 #include "core/cpu/simd/math-inl.h"
-#include "core/cpu/simd/rotate-inl.h"
 #include "core/cpu/simd/vectors-inl.h"
 #include "core/ops/points.h"
 #include "core/parallel.h"
@@ -32,18 +31,8 @@ void scaled_sum(T a, const T* x, T b, const T* z, std::int64_t n, T* y) {
   });
 }
 
-template <class T>
-void polar_rows(const RowsOf<T>& x, T* direction, T* length, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t r = begin; r < end; ++r) {
-    const T* const row = x.row(r);
-    length[r] = std::sqrt(dot_rows(row, row, x.width));
-    const T inverse = 1 / std::max(length[r], static_cast<T>(least_length));
-    scaled_sum<T>(inverse, row, T{0}, nullptr, x.width, direction + r * x.width);
-  }
-}
-
-/// Turning x moves its direction, at 1 / length, stretching it its length alone; below least_length
-/// the direction is x / least_length, a linear function.
+/// A rotation of x moves its direction, at the rate 1 / length; a stretch changes only its length.
+/// Below least_length the direction is x / least_length, a linear function.
 template <class T>
 void polar_backward_row(const T* direction, T length, const T* grad_direction, T grad_length,
                         std::int64_t n, T* grad_x) {
@@ -61,7 +50,7 @@ void polar_backward_row(const T* direction, T length, const T* grad_direction, T
 // ---- Gaussians as points of Wasserstein-2 space: a row is [mu ; raw] or [R mu ; sigma], d
 // elements each
 
-/// y = R x of one row, R being nothing without a table of rotations.
+/// y = R x for one row; R is the identity without a table of rotations.
 template <class T>
 void rotate_or_copy(const T* x, const Rotations<T>* rotations, std::int64_t position,
                     std::int64_t d, T* y) {
@@ -74,21 +63,17 @@ void rotate_or_copy(const T* x, const Rotations<T>* rotations, std::int64_t posi
              rotations->sines.data() + position * half, half, y);
 }
 
+/// Returns the squared length of the point.
 template <class T>
-void gaussian_rows(const RowsOf<T>& x, const Rotations<T>* rotations, T least_sigma, T* points,
-                   T* squared_length, std::int64_t begin, std::int64_t end) {
-  const std::int64_t d = x.width / 2;
-  for (std::int64_t r = begin; r < end; ++r) {
-    const T* const row = x.row(r);
-    T* const point = points + r * x.width;
-    rotate_or_copy(row, rotations, r % x.rows_each, d, point);
-    for_vectors<T>(d, [&](auto lanes, auto memory, std::int64_t j) HWY_ATTR {
-      const auto sigma =
-          hn::Add(softplus(lanes, memory.load(row + d + j)), hn::Set(lanes, least_sigma));
-      memory.store(sigma, point + d + j);
-    });
-    squared_length[r] = dot_rows(point, point, x.width);
-  }
+T gaussian_row(const T* row, const Rotations<T>* rotations, std::int64_t position, T least_sigma,
+               std::int64_t d, T* point) {
+  rotate_or_copy(row, rotations, position, d, point);
+  for_vectors<T>(d, [&](auto lanes, auto memory, std::int64_t j) HWY_ATTR {
+    const auto sigma =
+        hn::Add(softplus(lanes, memory.load(row + d + j)), hn::Set(lanes, least_sigma));
+    memory.store(sigma, point + d + j);
+  });
+  return dot_rows(point, point, 2 * d);
 }
 
 /// The gradient of one row from that of its point (null: 0), to which `radial` times the point is
@@ -121,57 +106,54 @@ class CpuPoints final : public PointsKernels {
  public:
   void polar(const Tensor& x, const Tensor& direction, const Tensor& length) override {
     assert(x.numel() == 0 || x.stride(-1) == 1 || x.size(-1) < 2);
-    dispatch_real("polar", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("polar", x.dtype(), [&]<class T>(TypeTag<T>) {
       const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
       const RowsOf<T> rows(x, offsets);
-      parallel_for(length.numel(), row_grain(rows.width),
-                   [&](std::int64_t begin, std::int64_t end) {
-                     polar_rows(rows, direction.data<T>(), length.data<T>(), begin, end);
-                   });
+      T *const directions = direction.data<T>(), *const lengths = length.data<T>();
+      parallel_for_each(length.numel(), row_grain(rows.width), [&](std::int64_t r) {
+        const T* const row = rows.row(r);
+        lengths[r] = std::sqrt(dot_rows(row, row, rows.width));
+        const T inverse = 1 / std::max(lengths[r], static_cast<T>(least_length));
+        scaled_sum<T>(inverse, row, T{0}, nullptr, rows.width, directions + r * rows.width);
+      });
     });
   }
 
   void polar_backward(const Tensor& direction, const Tensor& length, const Tensor& grad_direction,
                       const Tensor& grad_length, const Tensor& grad_x) override {
-    dispatch_real("polar_backward", direction.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("polar_backward", direction.dtype(), [&]<class T>(TypeTag<T>) {
       const std::int64_t d = direction.size(-1);
       const T* const grads = grad_direction.defined() ? grad_direction.data<T>() : nullptr;
       const T* const length_grads = grad_length.defined() ? grad_length.data<T>() : nullptr;
-      parallel_for(length.numel(), row_grain(d), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          polar_backward_row(direction.data<T>() + r * d, length.data<T>()[r],
-                             grads ? grads + r * d : nullptr, length_grads ? length_grads[r] : T{0},
-                             d, grad_x.data<T>() + r * d);
-        }
+      parallel_for_each(length.numel(), row_grain(d), [&](std::int64_t r) {
+        polar_backward_row(direction.data<T>() + r * d, length.data<T>()[r],
+                           grads ? grads + r * d : nullptr, length_grads ? length_grads[r] : T{0},
+                           d, grad_x.data<T>() + r * d);
       });
     });
   }
 
   void gaussian_points(const Tensor& x, const GaussianPoints& how, const Tensor& points,
                        const Tensor& squared_length) override {
-    dispatch_real("gaussian_points", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("gaussian_points", x.dtype(), [&]<class T>(TypeTag<T>) {
       const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
       const RowsOf<T> rows(x, offsets);
       const bool rotates = how.rope_base != 0;
       const Rotations<T> rotations(rotates ? rows.rows_each : 0, rows.width / 4, how.rope_base,
                                    how.offset, 1);
-      parallel_for(squared_length.numel(), row_grain(2 * rows.width),
-                   [&](std::int64_t begin, std::int64_t end) {
-                     gaussian_rows(rows, rotates ? &rotations : nullptr,
-                                   static_cast<T>(how.least_sigma), points.data<T>(),
-                                   squared_length.data<T>(), begin, end);
-                   });
+      T *const to = points.data<T>(), *const lengths = squared_length.data<T>();
+      parallel_for_each(squared_length.numel(), row_grain(2 * rows.width), [&](std::int64_t r) {
+        lengths[r] =
+            gaussian_row(rows.row(r), rotates ? &rotations : nullptr, r % rows.rows_each,
+                         static_cast<T>(how.least_sigma), rows.width / 2, to + r * rows.width);
+      });
     });
   }
 
   void gaussian_points_backward(const Tensor& x, const GaussianPoints& how, const Tensor& points,
                                 const Tensor& grad_points, const Tensor& grad_squared_length,
                                 const Tensor& grad_x) override {
-    dispatch_real("gaussian_points_backward", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("gaussian_points_backward", x.dtype(), [&]<class T>(TypeTag<T>) {
       const std::vector<std::int64_t> offsets = leading_offsets(x, 2);
       const RowsOf<T> rows(x, offsets);
       const std::int64_t width = rows.width;
@@ -181,31 +163,26 @@ class CpuPoints final : public PointsKernels {
       const T* const from_points = grad_points.defined() ? grad_points.data<T>() : nullptr;
       const T* const from_length =
           grad_squared_length.defined() ? grad_squared_length.data<T>() : nullptr;
-      const auto rows_to = [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          const T* const point = points.data<T>() + r * width;
-          const T* const grad_point = from_points ? from_points + r * width : nullptr;
-          const Rotations<T>* const back = rotates ? &inverse : nullptr;
-          T* const grad = grad_x.data<T>() + r * width;
-          const std::int64_t position = r % rows.rows_each;
-          if (from_length) {
-            gaussian_backward_row<true>(rows.row(r), point, grad_point, 2 * from_length[r], back,
-                                        position, width / 2, grad);
-          } else {
-            gaussian_backward_row<false>(rows.row(r), point, grad_point, T{0}, back, position,
-                                         width / 2, grad);
-          }
-        }
-      };
-      parallel_for(width == 0 ? 0 : x.numel() / width, row_grain(2 * width), rows_to);
+      parallel_for_each(
+          width == 0 ? 0 : x.numel() / width, row_grain(2 * width), [&](std::int64_t r) {
+            const T* const point = points.data<T>() + r * width;
+            const T* const grad_point = from_points ? from_points + r * width : nullptr;
+            const Rotations<T>* const back = rotates ? &inverse : nullptr;
+            T* const grad = grad_x.data<T>() + r * width;
+            const std::int64_t position = r % rows.rows_each;
+            if (from_length) {
+              gaussian_backward_row<true>(rows.row(r), point, grad_point, 2 * from_length[r], back,
+                                          position, width / 2, grad);
+            } else {
+              gaussian_backward_row<false>(rows.row(r), point, grad_point, T{0}, back, position,
+                                           width / 2, grad);
+            }
+          });
     });
   }
 };
 
-PointsKernels& points_kernels() {
-  static CpuPoints kernels;
-  return kernels;
-}
+PointsKernels& points_kernels() { return only<CpuPoints>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius

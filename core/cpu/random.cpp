@@ -14,7 +14,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/cpu/grain.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/simd/math-inl.h"
 #include "core/ops/copy.h"
@@ -144,8 +143,7 @@ void normal_batch(const std::uint32_t* words, T* out) {
 class CpuRandom final : public RandomKernels {
  public:
   void random_uniform(RngKey key, double low, double high, const Tensor& out) override {
-    dispatch_real("random_uniform", out.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("random_uniform", out.dtype(), [&]<class T>(TypeTag<T>) {
       const T first = static_cast<T>(low), width = static_cast<T>(high - low);
       const T last = std::nextafter(static_cast<T>(high), first);  // rounding may reach `high`
       T* data = out.data<T>();
@@ -158,8 +156,7 @@ class CpuRandom final : public RandomKernels {
   }
 
   void random_normal(RngKey key, double mean, double stddev, const Tensor& out) override {
-    dispatch_real("random_normal", out.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("random_normal", out.dtype(), [&]<class T>(TypeTag<T>) {
       const T centre = static_cast<T>(mean), spread = static_cast<T>(stddev);
       T* data = out.data<T>();
       for_batches(key, words_per_element<T>, out.numel(),
@@ -174,8 +171,7 @@ class CpuRandom final : public RandomKernels {
 
   void dropout(RngKey key, double p, const Tensor& x, const Tensor& y) override {
     if (p >= 1) return cpu_copy_kernels().fill(y, 0);
-    dispatch_real("dropout", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("dropout", x.dtype(), [&]<class T>(TypeTag<T>) {
       const auto dropped = static_cast<std::uint32_t>(std::min(std::round(p * 0x1p32), 0x1p32 - 1));
       const T scale = static_cast<T>(1 / (1 - p));
       const T* from = x.data<T>();
@@ -191,10 +187,7 @@ class CpuRandom final : public RandomKernels {
   }
 };
 
-RandomKernels& random_kernels() {
-  static CpuRandom kernels;
-  return kernels;
-}
+RandomKernels& random_kernels() { return only<CpuRandom>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius

@@ -137,7 +137,7 @@ T max_run(const T* x, std::int64_t n) {
   return result;
 }
 
-/// The first index of `value` (of a NaN when it is one) among x[0..n), where it must be.
+/// Returns the first index of `value` (or of a NaN, if it is one), which x[0..n) must contain.
 template <class T>
 std::int64_t index_of(T value, const T* x, std::int64_t n) {
   const hn::ScalableTag<T> d;
@@ -169,11 +169,9 @@ std::int64_t rows_per_chunk(std::int64_t n) {
 template <class Fn>
 void for_column_blocks(std::int64_t outer, std::int64_t inner, std::int64_t grain, const Fn& fn) {
   const std::int64_t blocks = ceil_div(inner, column_block);
-  parallel_for(outer * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t column = task % blocks * column_block;
-      fn(task / blocks, column, std::min(inner, column + column_block));
-    }
+  parallel_for_each(outer * blocks, grain, [&](std::int64_t task) {
+    const std::int64_t column = task % blocks * column_block;
+    fn(task / blocks, column, std::min(inner, column + column_block));
   });
 }
 
@@ -204,13 +202,10 @@ template <class T>
 void sum_last(const T* x, std::int64_t outer, std::int64_t reduced, T* out) {
   const std::int64_t parts = ceil_div(reduced, chunk_elements), tasks = outer * parts;
   const auto partial = empty_partials(tasks);
-  parallel_for(tasks, rows_per_chunk(reduced), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t first = task % parts * chunk_elements;
-      partial[static_cast<std::size_t>(task)] =
-          sum_run(Identity{}, x + task / parts * reduced + first,
-                  std::min(chunk_elements, reduced - first));
-    }
+  parallel_for_each(tasks, rows_per_chunk(reduced), [&](std::int64_t task) {
+    const std::int64_t first = task % parts * chunk_elements;
+    partial[static_cast<std::size_t>(task)] = sum_run(
+        Identity{}, x + task / parts * reduced + first, std::min(chunk_elements, reduced - first));
   });
   if (parts > 1) return combine(partial.get(), outer, parts, 1, out);
   store_sums(partial.get(), outer, out);
@@ -245,9 +240,8 @@ void sum_middle(const T* x, std::int64_t outer, std::int64_t reduced, std::int64
 
 double squares_of(const Tensor& x, std::int64_t begin, std::int64_t n) {
   double sum = 0;
-  dispatch_real("sum_of_squares", x.dtype(), [&](auto tag) {
-    sum = sum_run(Squared{}, x.data<typename decltype(tag)::type>() + begin, n);
-  });
+  dispatch_real("sum_of_squares", x.dtype(),
+                [&]<class T>(TypeTag<T>) { sum = sum_run(Squared{}, x.data<T>() + begin, n); });
   return sum;
 }
 
@@ -256,8 +250,7 @@ class CpuReduce final : public ReduceKernels {
   void sum(const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner,
            const Tensor& out) override {
     if (outer * reduced * inner == 0) return cpu_copy_kernels().fill(out, 0);
-    dispatch_real("sum", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("sum", x.dtype(), [&]<class T>(TypeTag<T>) {
       if (inner == 1) return sum_last(x.data<T>(), outer, reduced, out.data<T>());
       sum_middle(x.data<T>(), outer, reduced, inner, out.data<T>());
     });
@@ -267,12 +260,10 @@ class CpuReduce final : public ReduceKernels {
     ChunkList chunks(chunk_elements);
     for (const Tensor& x : xs) chunks.add(x.defined() ? x.numel() : 0);
     const auto partial = empty_partials(chunks.size());
-    parallel_for(chunks.size(), 1, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t i = first; i < last; ++i) {
-        const Chunk chunk = chunks[i];
-        partial[static_cast<std::size_t>(i)] =
-            squares_of(xs[chunk.item], chunk.begin, chunk.end - chunk.begin);
-      }
+    parallel_for_each(chunks.size(), 1, [&](std::int64_t i) {
+      const Chunk chunk = chunks[i];
+      partial[static_cast<std::size_t>(i)] =
+          squares_of(xs[chunk.item], chunk.begin, chunk.end - chunk.begin);
     });
     double* const sum = sums.data<double>();
     std::fill_n(sum, xs.size(), 0.0);
@@ -284,14 +275,12 @@ class CpuReduce final : public ReduceKernels {
            const Tensor& out) override {
     if (outer * reduced * inner == 0)
       return cpu_copy_kernels().fill(out, -std::numeric_limits<double>::infinity());
-    dispatch_real("max", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("max", x.dtype(), [&]<class T>(TypeTag<T>) {
       const T* const from = x.data<T>();
       T* const to = out.data<T>();
       if (inner == 1) {
-        parallel_for(outer, rows_per_chunk(reduced), [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t r = begin; r < end; ++r) to[r] = max_run(from + r * reduced, reduced);
-        });
+        parallel_for_each(outer, rows_per_chunk(reduced),
+                          [&](std::int64_t r) { to[r] = max_run(from + r * reduced, reduced); });
         return;
       }
       for_column_blocks(outer, inner, 1, [&](std::int64_t o, std::int64_t begin, std::int64_t end) {
@@ -308,13 +297,10 @@ class CpuReduce final : public ReduceKernels {
 
   void argmax(const Tensor& x, const Tensor& out) override {
     const std::int64_t n = x.shape().back();
-    dispatch_real("argmax", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      parallel_for(out.numel(), rows_per_chunk(n), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          const T* row = x.data<T>() + r * n;
-          out.data<std::int64_t>()[r] = index_of(max_run(row, n), row, n);
-        }
+    dispatch_real("argmax", x.dtype(), [&]<class T>(TypeTag<T>) {
+      parallel_for_each(out.numel(), rows_per_chunk(n), [&](std::int64_t r) {
+        const T* row = x.data<T>() + r * n;
+        out.data<std::int64_t>()[r] = index_of(max_run(row, n), row, n);
       });
     });
   }
@@ -323,8 +309,7 @@ class CpuReduce final : public ReduceKernels {
   void cumsum(const Tensor& x, std::int64_t outer, std::int64_t n, std::int64_t inner, bool reverse,
               const Tensor& out) override {
     const std::int64_t grain = ceil_div(rows_per_chunk(std::min(inner, column_block)), n + 1);
-    dispatch_real("cumsum", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("cumsum", x.dtype(), [&]<class T>(TypeTag<T>) {
       for_column_blocks(
           outer, inner, grain, [&](std::int64_t o, std::int64_t begin, std::int64_t end) {
             double sums[column_block];
@@ -343,10 +328,7 @@ class CpuReduce final : public ReduceKernels {
   }
 };
 
-ReduceKernels& reduce_kernels() {
-  static CpuReduce kernels;
-  return kernels;
-}
+ReduceKernels& reduce_kernels() { return only<CpuReduce>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius

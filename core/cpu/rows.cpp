@@ -38,8 +38,8 @@ class CpuRows final : public RowsKernels {
     if (out.numel() == 0) return;
     const std::int64_t d = table.size(1);
     const std::size_t row_bytes = static_cast<std::size_t>(d) * size_of(table.dtype());
-    dispatch_index("gather_rows", index.dtype(), [&](auto tag) {
-      const auto* const indices = index.data<typename decltype(tag)::type>();
+    dispatch_index("gather_rows", index.dtype(), [&]<class T>(TypeTag<T>) {
+      const auto* const indices = index.data<T>();
       parallel_for(index.numel(), row_grain(d), [&](std::int64_t begin, std::int64_t end) {
         gather(static_cast<const std::byte*>(table.raw()), row_bytes, indices, begin, end,
                static_cast<std::byte*>(out.raw()));
@@ -58,27 +58,20 @@ class CpuRows final : public RowsKernels {
     const std::int64_t* const entries = index.rows().data<std::int64_t>();
     const std::int64_t* const offsets = index.offsets().data<std::int64_t>();
     const std::int64_t* const positions = index.positions().data<std::int64_t>();
-    dispatch_real("scatter_add_rows", table.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("scatter_add_rows", table.dtype(), [&]<class T>(TypeTag<T>) {
       const T* const from = rows.data<T>();
       T* const to = table.data<T>();
-      parallel_for(n_buckets * n_parts, row_grain(mean_elements),
-                   [&](std::int64_t begin, std::int64_t end) {
-                     for (std::int64_t i = begin; i < end; ++i) {
-                       const std::int64_t u = i / n_parts, left = i % n_parts * step;
-                       add_bucket(from + left, positions + offsets[u], positions + offsets[u + 1],
-                                  d, std::min(step, d - left), to + entries[u] * d + left);
-                     }
-                   });
+      parallel_for_each(n_buckets * n_parts, row_grain(mean_elements), [&](std::int64_t i) {
+        const std::int64_t u = i / n_parts, left = i % n_parts * step;
+        add_bucket(from + left, positions + offsets[u], positions + offsets[u + 1], d,
+                   std::min(step, d - left), to + entries[u] * d + left);
+      });
     });
   }
 };
 
 }  // namespace
 
-RowsKernels& cpu_rows_kernels() {
-  static CpuRows kernels;
-  return kernels;
-}
+RowsKernels& cpu_rows_kernels() { return only<CpuRows>(); }
 
 }  // namespace mobius

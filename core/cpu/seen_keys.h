@@ -1,4 +1,4 @@
-// An AttentionMask as the CPU's kernels read it: query by query, a stretch of keys at a time.
+// An AttentionMask as the kernels of the CPU read it: for one query, a range of keys at a time.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace mobius {
 
-/// The keys of a stretch [begin, end) that one query sees: those in [lo, hi), and among them those
-/// whose allowed[j - begin] is not 0 (all of them when `allowed` is null).
+/// The keys of a range [begin, end) that one query sees: those in [lo, hi) whose allowed[j - begin]
+/// is not 0 (all of them if `allowed` is null).
 struct KeyFlags {
   std::int64_t lo, hi;
   const std::uint8_t* allowed;
@@ -33,7 +33,7 @@ class SeenKeys {
 
   const MaskPattern& pattern() const { return pattern_; }
 
-  /// Mask byte j of a query is at j * stride; null where no mask is given.
+  /// Mask byte j of a query is at j * stride; null if no mask is given.
   struct GivenRow {
     const std::uint8_t* data;
     std::int64_t stride;

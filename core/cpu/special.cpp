@@ -14,8 +14,7 @@ class CpuSpecial final : public SpecialKernels {
  public:
   void log_hyp2f1(double a, double b, double c, const Tensor& x, const Tensor& y,
                   const Tensor& dy) override {
-    dispatch_real("log_hyp2f1", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    dispatch_real("log_hyp2f1", x.dtype(), [&]<class T>(TypeTag<T>) {
       const T* const from = x.data<T>();
       double largest = 0;
       for (std::int64_t i = 0; i < x.numel(); ++i) {
@@ -36,9 +35,6 @@ class CpuSpecial final : public SpecialKernels {
 
 }  // namespace
 
-SpecialKernels& cpu_special_kernels() {
-  static CpuSpecial kernels;
-  return kernels;
-}
+SpecialKernels& cpu_special_kernels() { return only<CpuSpecial>(); }
 
 }  // namespace mobius

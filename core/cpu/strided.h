@@ -1,4 +1,4 @@
-// Walking several strided views of one shape together, in row-major order.
+// A walk over several strided views of one shape in row-major order.
 #pragma once
 
 #include <algorithm>
@@ -6,9 +6,25 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/shape.h"
 
 namespace mobius {
+
+/// Calls fn with a word of the size of an element.
+template <class Fn>
+void dispatch_word(DType dtype, Fn&& fn) {
+  switch (size_of(dtype)) {
+    case 1:
+      return fn(std::uint8_t{});
+    case 2:
+      return fn(std::uint16_t{});
+    case 4:
+      return fn(std::uint32_t{});
+    default:
+      return fn(std::uint64_t{});
+  }
+}
 
 /// One dimension of N views: strides are in elements of each view.
 template <std::size_t N>

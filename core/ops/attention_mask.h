@@ -1,4 +1,4 @@
-// Which keys a query sees.
+// The mask of attention: which keys a query sees.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace mobius {
 
-/// Query i of Nq stands at position p = i + (Nk - Nq) of the Nk keys.
+/// Query i of Nq has position p = i + (Nk - Nq) of the Nk keys.
 struct AttentionMask {
   bool causal = false;        // only j <= p
   Tensor mask = {};           // undefined, or u8, broadcastable to [B, H, Nq, Nk]: only where not 0
@@ -18,7 +18,7 @@ struct AttentionMask {
   Tensor selected = {};  // undefined, or i32, broadcastable to [B, H, Nq, K]: only these keys, in
                          // ascending order, the rest of a row being Nk; see attention_topk()
 
-  /// Whether it says no more than `causal` does.
+  /// Whether the mask is at most causal.
   bool is_simple() const { return !mask.defined() && window == 0 && !selected.defined(); }
 };
 

@@ -1,5 +1,5 @@
-// What the operations of core/ops/ check of their operands, and how they prepare them. Every check
-// throws ShapeError that names the operation `op`, and `what` the operand is.
+// How the operations of core/ops/ check and prepare their operands. Every check throws ShapeError,
+// which names the operation `op` and the operand `what`.
 #pragma once
 
 #include <string_view>
@@ -14,16 +14,16 @@ namespace mobius {
 void require_real(std::string_view op, const Tensor& x);
 /// x may be an operand of a product: f32, f64 or bf16.
 void require_product_operand(std::string_view op, const Tensor& x);
-/// x lies where `like` does.
+/// x is on the device of `like`.
 void require_same_device(std::string_view op, std::string_view what, const Tensor& like,
                          const Tensor& x);
-/// x has the element type of `like` and lies where that does.
+/// x has the element type and device of `like`.
 void require_same_kind(std::string_view op, std::string_view what, const Tensor& like,
                        const Tensor& x);
-/// x is of type `dtype` and lies where `like` does.
+/// x has type `dtype` and is on the device of `like`.
 void require_dtype(std::string_view op, std::string_view what, const Tensor& x, const Tensor& like,
                    DType dtype);
-/// x holds indices or labels: it is i32 or i64 and lies where `like` does.
+/// x holds indices or labels: it is i32 or i64 and on the device of `like`.
 void require_index(std::string_view op, std::string_view what, const Tensor& x, const Tensor& like);
 
 // ---- shapes
@@ -31,10 +31,10 @@ void require_index(std::string_view op, std::string_view what, const Tensor& x, 
 /// x has the shape `expected`.
 void require_shape(std::string_view op, std::string_view what, const Tensor& x,
                    const Shape& expected);
-/// x has the shape `expected`, is of the type of `like` and lies where that does.
+/// x has the shape `expected` and the type and device of `like`.
 void require_like(std::string_view op, std::string_view what, const Tensor& x, const Tensor& like,
                   const Shape& expected);
-/// x is undefined or as require_like() asks.
+/// x is undefined or passes require_like().
 void require_optional(std::string_view op, std::string_view what, const Tensor& x,
                       const Tensor& like, const Shape& expected);
 /// q[B, H, Nq, D], k[B, G, Nk, D] and v[B, G, Nk, Dv] are real and fit together, G dividing H.
@@ -42,9 +42,9 @@ void require_heads(std::string_view op, const Tensor& q, const Tensor& k, const 
 
 // ---- preparing
 
-/// x itself where elements of its last dimension lie side by side, else a dense copy.
+/// Returns x itself if its last dimension is dense, else a dense copy.
 Tensor with_dense_rows(const Tensor& x);
-/// x, dense, seen as [rows, size of the last dimension]; throws ShapeError on a scalar.
+/// Returns a dense x, seen as [rows, size of the last dimension]; throws ShapeError on a scalar.
 Tensor as_rows(std::string_view op, const Tensor& x);
 Tensor contiguous_if_defined(const Tensor& x);
 Tensor empty_if_defined(const Tensor& x);

@@ -1,5 +1,5 @@
-// Copies and fills: what Tensor's own members (clone, to, copy_from, fill, ...) do, and what moves
-// elements between the host and a device.
+// Copies and fills: the kernels of Tensor's members (clone, to, copy_from, fill, ...), and copies
+// between the host and a device.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,12 @@
 
 namespace mobius {
 
-/// The parts side by side along dim: of one type, on one device, of one shape but for dim.
+/// Joins the parts along dim. They have one type, one device, and one shape except for dim.
 Tensor concat(const std::vector<Tensor>& parts, int dim);
 /// Copies the elements of a dense x, in row-major order, to host memory that has room for
 /// x.bytes().
 void copy_to_host(const Tensor& x, void* host);
-/// Copies x.bytes() of host memory into a dense x, whose version the caller bumps where it counts.
+/// Copies x.bytes() of host memory into a dense x, whose version the caller bumps if needed.
 void copy_from_host(const void* host, const Tensor& x);
 
 class CopyKernels : public KernelFamily {

@@ -9,9 +9,8 @@ namespace mobius {
 /// Attention by feature products:
 ///   out_i = sum_j <q_i, k_j> v_j / (sum_j <q_i, k_j> + eps),
 /// over the keys that i sees: all of them, or the causal ones. q and k are features (docs/MATH.md,
-/// section 4), M of them; shapes, strides and heads as in
-/// AttentionInputs (core/ops/attention.h), with M for D. Causal
-/// needs Nk >= Nq.
+/// section 4), M of them; shapes, strides and heads are those of AttentionInputs
+/// (core/ops/attention.h), with M for D. Causal attention needs Nk >= Nq.
 struct LinearAttentionInputs {
   Tensor q, k, v;
   bool causal = false;

@@ -12,15 +12,14 @@ struct CrossEntropyResult {
   Tensor predictions;  // [R] i64, argmax of logits[r]
   Tensor grad_logits;  // [R, V] of the SUM of losses; shares the storage of the logits given
 };
-/// Consumes logits[R, V] (they are overwritten by their gradient); labels[R] i32 or i64, which are
-/// read back where they are not in host memory. Throws Error on a label that is neither -100 nor in
-/// [0, V).
+/// Overwrites logits[R, V] by their gradient. labels[R] are i32 or i64 and are read back from a
+/// device. Throws Error unless each label is -100 or in [0, V).
 CrossEntropyResult cross_entropy(Tensor&& logits, const Tensor& labels);
-/// Of the labels begin, ..., begin + R - 1 of those that count.
+/// Takes the labels begin, ..., begin + R - 1 of those that count.
 CrossEntropyResult cross_entropy(Tensor&& logits, const Labels& labels, std::int64_t begin = 0);
 
-/// Number of the predictions[R] (i64) for the labels begin, ..., begin + R - 1 that are right where
-/// they are scored: a scalar in f64.
+/// The number of right and scored predictions[R] (i64) for the labels begin, ..., begin + R - 1: a
+/// scalar in f64.
 Tensor count_correct(const Tensor& predictions, const Labels& labels, std::int64_t begin = 0);
 
 class LossKernels : public KernelFamily {
@@ -28,8 +27,8 @@ class LossKernels : public KernelFamily {
   static constexpr std::string_view family = "loss";
 
   /// logits[R, V] is overwritten by softmax - onehot (by 0 where the label is -100): the gradient
-  /// of the sum of the losses. losses[R] is f64. Where a loss is not finite, its gradient is not
-  /// either: whoever looks at gradients alone sees it.
+  /// of the sum of the losses. losses[R] is f64. A loss that is not finite has a gradient that is
+  /// not finite, so that a check of the gradients finds it.
   virtual void cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& losses,
                              const Tensor& predictions) = 0;
   /// count = number of r with predictions[r] == labels[r] (both i64) and scored[r] (u8) not 0.

@@ -1,5 +1,5 @@
-// Matrix products. Operands (a and b, x and weight) in bf16 are multiplied and summed in f32; bias
-// and result are f32 then.
+// Matrix products. With bf16 operands (a and b, x and weight), products and sums are in f32, and
+// bias and result are f32.
 #pragma once
 
 #include "core/backend.h"
@@ -10,10 +10,11 @@ namespace mobius {
 /// What follows a matrix product, applied while the result is still in cache: C = act(A B + bias).
 enum class Activation { none, relu, silu, gelu, gelu_tanh };
 
-/// How exact the operands of a product are: as they are, or rounded to bf16 (to nearest, ties to
+/// The precision of the operands of a product: unchanged, or rounded to bf16 (to nearest, ties to
 /// even), which is mixed precision.
 enum class ProductPrecision { full, bf16 };
-/// x as such an operand: itself, or rounded. Throws Error where anything but f32 is to be rounded.
+/// Returns x itself, or rounded as `precision` asks. Throws Error if it would round anything but
+/// f32.
 Tensor product_operand(const Tensor& x, ProductPrecision precision);
 /// [..., M, K] x [..., K, N] -> [..., M, N]; batch dimensions broadcast.
 Tensor matmul(const Tensor& a, const Tensor& b);

@@ -24,21 +24,16 @@ NormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
 NormGrads layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
                               const Tensor& rstd, const Tensor& grad_y);
 
-/// x is seen as [R, D], the statistics as [R].
+/// x is seen as [R, D], the statistics as [R]. `bias`, `mean` and `grad_bias` are undefined for RMS
+/// norm.
 class NormKernels : public KernelFamily {
  public:
   static constexpr std::string_view family = "norm";
 
-  virtual void rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
-                        const Tensor& rstd) = 0;
-  virtual void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd,
-                                 const Tensor& grad_y, const Tensor& grad_x,
-                                 const Tensor& grad_weight) = 0;
-  virtual void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
-                          const Tensor& y, const Tensor& mean, const Tensor& rstd) = 0;
-  virtual void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
-                                   const Tensor& rstd, const Tensor& grad_y, const Tensor& grad_x,
-                                   const Tensor& grad_weight, const Tensor& grad_bias) = 0;
+  virtual void norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                    const NormResult& result) = 0;
+  virtual void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
+                             const Tensor& rstd, const Tensor& grad_y, const NormGrads& grads) = 0;
 };
 
 }  // namespace mobius

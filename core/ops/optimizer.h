@@ -1,5 +1,4 @@
-// Optimiser updates, in place on parameters and what is remembered of their gradients: all
-// parameters in one call.
+// Optimiser updates, in place on the parameters and their moments. One call updates all parameters.
 #pragma once
 
 #include <span>
@@ -14,18 +13,18 @@ namespace mobius {
 struct ParameterUpdate {
   Tensor gradient;  ///< undefined: the parameter is left as it is
   Tensor value;
-  std::vector<Tensor> moments;  ///< that start as zeros: AdamW's m and v; SGD's momentum
+  std::vector<Tensor> moments;  ///< start as zeros: AdamW's m and v; SGD's momentum
   bool decays = true;           ///< whether weight decay acts on it
 };
 
 /// The elements of `scalars`, a dense f64 tensor in the memory of the device. Updates read from it
-/// what changes from step to step: a captured graph must not bake that in.
+/// what changes from step to step, so that a captured graph does not contain it.
 struct UpdateScalar {
   enum Index : std::uint8_t {
     learning_rate,
     step,    ///< 1 for the first update
-    factor,  ///< of the gradients; where it is 0, updates leave everything as it is
-    // What clip_gradients() finds out:
+    factor,  ///< multiplies the gradients; if it is 0, updates change nothing
+    // Written by clip_gradients():
     norm,
     failed_step,      ///< the first whose norm was not finite; 0: none
     failed_gradient,  ///< its first gradient that was not finite; -1: each was, but not their norm
@@ -33,9 +32,9 @@ struct UpdateScalar {
   };
 };
 
-/// Scales the update to come so that the norm of all gradients is at most max_norm (which may be
-/// infinite), given the sum of the squares of each, squares[n] f64. Writes norm and factor. From
-/// the first norm that is not finite on, the factor is 0, and no scalar but the factor changes.
+/// Scales the next update so that the norm of all gradients is at most max_norm (which may be
+/// infinite). squares[n] (f64) holds the sum of squares of each gradient. Writes norm and factor.
+/// From the first norm that is not finite on, the factor is 0 and the other scalars do not change.
 void clip_gradients(const Tensor& squares, double max_norm, const Tensor& scalars);
 
 struct AdamWSettings {
@@ -49,8 +48,8 @@ struct SgdSettings {
   double momentum, weight_decay;
   bool nesterov;
 };
-/// Stochastic gradient descent as PyTorch defines it; momentum starts as the gradient. Where it is
-/// 0, no moment is needed.
+/// Stochastic gradient descent as PyTorch defines it; momentum starts as the gradient. Without
+/// momentum, no moment is needed.
 void sgd(const SgdSettings& settings, std::span<const ParameterUpdate> updates,
          const Tensor& scalars);
 

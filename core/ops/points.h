@@ -1,4 +1,4 @@
-// Vectors as points: directions and lengths, and Gaussians as points of Wasserstein-2 space. They
+// Directions and lengths of vectors, and Gaussians as points of Wasserstein-2 space. The vectors
 // lie along the last dimension of x[..., N, D].
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace mobius {
 
-/// Below it a vector has no direction: see polar().
+/// A shorter vector has no direction: see polar().
 constexpr double least_length = 1e-12;
 
 struct PolarResult {
@@ -15,7 +15,7 @@ struct PolarResult {
   Tensor length;     // |x|, [..., N, 1]
 };
 PolarResult polar(const Tensor& x);
-/// Either gradient may be undefined: 0.
+/// An undefined gradient is 0.
 Tensor polar_backward(const PolarResult& result, const Tensor& grad_direction,
                       const Tensor& grad_length);
 
@@ -28,17 +28,17 @@ struct GaussianPoints {
 
 /// Gaussians N(mu, diag(sigma^2)) given as x = [mu ; raw], [..., N, 2d], as points whose distance
 /// is that of Wasserstein (docs/MATH.md, section 3): sigma = softplus(raw) + least_sigma, and R
-/// rotates as rope() does, or not at all where rope_base is 0.
+/// rotates as rope() does, or is the identity if rope_base is 0.
 struct GaussianPointsResult {
   Tensor points;          // [R mu ; sigma], [..., N, 2d]
   Tensor squared_length;  // of the points, [..., N, 1]
 };
 GaussianPointsResult gaussian_points(const Tensor& x, const GaussianPoints& how);
-/// Either gradient may be undefined: 0.
+/// An undefined gradient is 0.
 Tensor gaussian_points_backward(const Tensor& x, const GaussianPoints& how, const Tensor& points,
                                 const Tensor& grad_points, const Tensor& grad_squared_length);
 
-/// x is strided but for the last dimension. Either gradient of a backward pass may be undefined.
+/// x is strided except along the last dimension. The gradients of results may be undefined.
 class PointsKernels : public KernelFamily {
  public:
   static constexpr std::string_view family = "points";

@@ -12,7 +12,7 @@ Tensor random_uniform(Shape shape, double low, double high, RngKey key, DType dt
                       Device device = {});
 Tensor random_normal(Shape shape, double mean, double stddev, RngKey key, DType dtype = DType::f32,
                      Device device = {});
-/// x / (1 - p) where a random bit keeps it, else 0; p in [0, 1). The same key drops the same
+/// Each element is 0 with probability p, else x / (1 - p); p in [0, 1). Equal keys drop equal
 /// elements.
 Tensor dropout(const Tensor& x, double p, RngKey key);
 

@@ -23,14 +23,6 @@ AxisView around(const Shape& shape, int first, int last) {
   return view;
 }
 
-Tensor sum_adjacent(const Tensor& x, int first, int last, Shape out_shape) {
-  const Tensor dense = x.contiguous();
-  const AxisView view = around(x.shape(), first, last);
-  Tensor out = Tensor::empty(std::move(out_shape), x.dtype(), x.device());
-  kernels(x, &Backend::reduce)->sum(dense, view.outer, view.n, view.inner, out);
-  return out;
-}
-
 }  // namespace
 
 Tensor sum(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
@@ -47,7 +39,10 @@ Tensor sum(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
     while (first > 0 && reduced[static_cast<std::size_t>(first - 1)]) --first;
     Shape shape = out.shape();
     std::fill(shape.begin() + first, shape.begin() + last + 1, 1);
-    out = sum_adjacent(out, first, last, std::move(shape));
+    const AxisView view = around(out.shape(), first, last);
+    const Tensor from = out.contiguous();
+    out = Tensor::empty(std::move(shape), x.dtype(), x.device());
+    kernels(x, &Backend::reduce)->sum(from, view.outer, view.n, view.inner, out);
     last = first;
   }
   if (keepdim) return out;

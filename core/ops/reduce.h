@@ -17,7 +17,7 @@ Tensor max(const Tensor& x, int dim, bool keepdim = false);
 Tensor argmax(const Tensor& x);
 /// In double, read back from the device.
 double sum_of_squares(const Tensor& x);
-/// sums[i] (f64) = the sum of squares of xs[i], which are real and dense; 0 where it is undefined.
+/// sums[i] (f64) = the sum of squares of xs[i], which are real and dense; 0 for an undefined one.
 void sum_of_squares(std::span<const Tensor> xs, const Tensor& sums);
 Tensor cumsum(const Tensor& x, int dim, bool reverse = false);
 /// Sums x down to `shape`: the adjoint of broadcasting `shape` to x's.
@@ -35,7 +35,7 @@ class ReduceKernels : public KernelFamily {
                    const Tensor& out) = 0;
   /// Index (i64) of the first largest element of each row of [R, D].
   virtual void argmax(const Tensor& x, const Tensor& out) = 0;
-  /// sums[i] (f64) = the sum of squares of xs[i], accumulated in double; 0 where it is undefined.
+  /// sums[i] (f64) = the sum of squares of xs[i], accumulated in double; 0 for an undefined one.
   virtual void sum_of_squares(std::span<const Tensor> xs, const Tensor& sums) = 0;
   /// Running sum along the middle axis of [outer, n, inner]; from the end when `reverse`.
   virtual void cumsum(const Tensor& x, std::int64_t outer, std::int64_t n, std::int64_t inner,

@@ -14,7 +14,7 @@ class RopeKernels : public KernelFamily {
  public:
   static constexpr std::string_view family = "rope";
 
-  /// x is strided but for the last dimension.
+  /// x is strided except along the last dimension.
   virtual void rope(const Tensor& x, double base, std::int64_t offset, int sign,
                     const Tensor& y) = 0;
 };

@@ -9,11 +9,11 @@ namespace mobius {
 
 /// table[V, D] of any type, an index of any shape into its V rows -> [index..., D].
 Tensor gather_rows(const Tensor& table, const RowIndex& index);
-/// Checks the index (i32 or i64) first: throws Error where it lies outside [0, V).
+/// Checks the index (i32 or i64) first: throws Error on a value outside [0, V).
 Tensor gather_rows(const Tensor& table, const Tensor& index);
 /// A zero table[index.n_rows(), D] with rows[index..., D] added at their index.
 Tensor scatter_add_rows(const Tensor& rows, const RowIndex& index);
-/// Checks the index (i32 or i64) first: throws Error where it lies outside [0, n_rows).
+/// Checks the index (i32 or i64) first: throws Error on a value outside [0, n_rows).
 Tensor scatter_add_rows(const Tensor& rows, const Tensor& index, std::int64_t n_rows);
 
 class RowsKernels : public KernelFamily {

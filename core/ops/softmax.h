@@ -20,7 +20,7 @@ class SoftmaxKernels : public KernelFamily {
  public:
   static constexpr std::string_view family = "softmax";
 
-  /// Of the mask only `causal` and `mask` may be set.
+  /// The mask has at most `causal` and `mask`.
   virtual void masked_softmax(const Tensor& scores, double scale, const AttentionMask& mask,
                               const Tensor& weights) = 0;
   virtual void softmax_backward(const Tensor& weights, const Tensor& grad, double scale,

@@ -31,7 +31,7 @@ struct AttentionOperands {
   X log_factor{};     // g_i, [B, H, Nq]
 };
 
-/// What a number belongs to, which gives its shape.
+/// What a number belongs to; it determines the shape.
 enum class NumberOf { query, key, distance };
 
 struct NumberKind {

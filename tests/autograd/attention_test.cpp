@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "autograd/gradcheck.h"
 #include "autograd/ops.h"
 #include "core/score_maps/score_maps.h"
+#include "tests/autograd/gradcheck.h"
 #include "tests/core/ops/kernel_testing.h"
 
 namespace mobius::attention_test {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "tests/autograd/losses.h"
 #include "tests/device.h"
 
 namespace mobius::bf16_test {

@@ -1,12 +1,13 @@
 // Every differentiable op against central differences in f64. Each case is one line: a name, a
 // function, and its inputs; shapes are ragged and broadcast on purpose.
-#include "autograd/gradcheck.h"
+#include "tests/autograd/gradcheck.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "tests/autograd/losses.h"
 #include "tests/device.h"
 
 namespace mobius::gradcheck_test {

@@ -1,11 +1,10 @@
 // The head: linear_cross_entropy() against its composed form.
-#include "autograd/ops/loss.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "tests/autograd/losses.h"
 #include "tests/device.h"
 #include "tests/error_of.h"
 

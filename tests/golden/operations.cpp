@@ -95,7 +95,9 @@ Outputs run_swiglu(Arguments& a) {
 }
 
 Outputs run_cross_entropy(Arguments& a) {
-  return {{"loss", cross_entropy(a["logits"], a.tensor("labels")).loss}};
+  const Variable logits = a["logits"];
+  const Labels labels("labels", a.tensor("labels"), logits.size(1));
+  return {{"loss", cross_entropy(logits, labels).loss}};
 }
 
 Outputs run_adamw(Arguments& a) {

@@ -1,7 +1,7 @@
 // What holds for every attention variant, as a function of q, k and v.
 #include <gtest/gtest.h>
 
-#include "autograd/gradcheck.h"
+#include "tests/autograd/gradcheck.h"
 #include "tests/nn/attention_variants.h"
 #include "tests/nn/nn_testing.h"
 

@@ -98,7 +98,7 @@ class BackwardTile {
     for (std::int64_t i = 0; i < rows; ++i) std::copy_n(from.row(i, width), n, to + i * n);
   }
 
-  // Where this share of the gradient of query i is summed.
+  // The sum of the gradient of query i over the keys of a share.
   T* grad_query(std::int64_t share, std::int64_t b, std::int64_t h, std::int64_t i) const {
     const std::int64_t head = (share * p_.batch + b) * p_.heads + h;
     return s_.grad_q.template data<T>() + (head * p_.padded_queries() + i) * d_;
@@ -174,7 +174,7 @@ class BackwardTile {
     add_query_sums(sums, share * p_.batch * p_.heads * p_.n_q + head_row);
   }
 
-  // Where the gradients of the numbers of the keys of a row are added.
+  // The addresses of the gradients of the numbers of the keys of a row.
   AttentionOperands<T*> key_grads_of(const TilePosition& at, std::int64_t query,
                                      std::int64_t share) const {
     AttentionOperands<T*> key_grads;
@@ -323,9 +323,8 @@ void backward_tiles(const Map& map, const AttentionProblem<T>& p, const Tensor& 
     }
   });
   if (shares > 1) {
-    parallel_for(p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t bh = begin; bh < end; ++bh)
-        finish_queries(map, p, state.grad_q, bh / p.heads, bh % p.heads, grads);
+    parallel_for_each(p.batch * p.heads, 1, [&](std::int64_t bh) {
+      finish_queries(map, p, state.grad_q, bh / p.heads, bh % p.heads, grads);
     });
   }
   finish_numbers(state, grads);
@@ -333,8 +332,8 @@ void backward_tiles(const Map& map, const AttentionProblem<T>& p, const Tensor& 
 
 void attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs, const Tensor& out,
                         const Tensor& lse, const Tensor& grad_out, const AttentionGrads& grads) {
-  dispatch_real("attention_backward", inputs.q.dtype(), [&](auto tag) {
-    const AttentionProblem<typename decltype(tag)::type> problem(spec, inputs);
+  dispatch_real("attention_backward", inputs.q.dtype(), [&]<class T>(TypeTag<T>) {
+    const AttentionProblem<T> problem(spec, inputs);
     with_score(spec, [&](auto map, auto is_softmax) {
       if constexpr (is_softmax || map.has_weight)
         backward_tiles<is_softmax>(map, problem, out, lse, grad_out, grads);

@@ -1,4 +1,4 @@
-// The attention kernels of the CPU: forward.cpp, backward.cpp and topk.cpp.
+// The attention kernels of the CPU: forward.cpp (with the selection) and backward.cpp.
 #pragma once
 
 #include "core/cpu/kernels.h"

@@ -1,4 +1,4 @@
-// One attention call seen by its kernels: sizes, addresses, and which keys a query sees.
+// The sizes and operands of one attention call, for its kernels.
 // Legend: B batch, H query heads, G key/value heads, Nq, Nk, D, Dv as in core/ops/attention.h.
 #pragma once
 
@@ -29,16 +29,16 @@ struct HeadRows {
 
 /// Rows of a tile: a multiple of the register panels of both instruction sets.
 constexpr std::int64_t attention_block_q = 48;
-/// Keys of a tile: with it the products of a tile stay in the first-level cache.
+/// Keys of a tile, so few that the products of a tile stay in the first-level cache.
 constexpr std::int64_t attention_block_k = 128;
 
 /// Elements of T in the widest vector: rows of scratch memory are padded to a multiple.
 template <class T>
 constexpr std::int64_t attention_lanes = 64 / static_cast<std::int64_t>(sizeof(T));
 
-/// Where the elements of a number of attention are: of query i of [B, H, Nq] at i * stride, of the
-/// keys of a key/value head or the distances of a head side by side, heads `stride` apart. T is
-/// const where they are read.
+/// The elements of a number of attention. That of query i of [B, H, Nq] is at i * stride. Those of
+/// the keys of a key/value head, or of the distances of a head, are adjacent, and heads are
+/// `stride` apart. T is const for an input.
 template <class T>
 struct NumberRows {
   T* data = nullptr;

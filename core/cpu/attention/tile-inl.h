@@ -97,13 +97,11 @@ class PackedTiles {
         memory_(Tensor::empty({x.size(0) * x.size(1) * tiles_, packing_.size()}, x.dtype())) {
     const HeadRows<T> keys(x);
     const std::int64_t groups = x.size(1), n = x.size(2);
-    parallel_for(memory_.size(0), 4, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t t = begin; t < end; ++t) {
-        const std::int64_t bg = t / tiles_, first = t % tiles_ * attention_block_k;
-        packing_.pack(keys.row(bg / groups, bg % groups, first), keys.row_stride,
-                      std::min(attention_block_k, n - first),
-                      memory_.data<T>() + t * packing_.size());
-      }
+    parallel_for_each(memory_.size(0), 4, [&](std::int64_t t) {
+      const std::int64_t bg = t / tiles_, first = t % tiles_ * attention_block_k;
+      packing_.pack(keys.row(bg / groups, bg % groups, first), keys.row_stride,
+                    std::min(attention_block_k, n - first),
+                    memory_.data<T>() + t * packing_.size());
     });
   }
 

@@ -1,20 +1,20 @@
 // Functions of two and three strided operands: arithmetic, comparison, selection, and the in-place
-// forms. Rows of f32 and f64 that are dense or repeat one value are taken as they lie; all others
-// are brought into that form a block at a time, bf16 as f32 and integers as i64, so that each
-// operation is compiled for three types and one form alone.
+// forms. Rows of f32 and f64 that are dense or repeat one value are read in place. All others are
+// copied into that form, one block at a time, bf16 as f32 and integers as i64, so that each
+// operation is compiled for three types and one form only.
 //
-// Buffers: out is overwritten (=); it must not overlap the operands, but that the in-place forms
-// read it.
+// Buffers: out is overwritten (=). It must not overlap the operands, except in the in-place forms,
+// which read it.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/elementwise/binary.cpp"
 #include <hwy/foreach_target.h>
 // The above comes first: it includes this file once for each instruction set.
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <type_traits>
 
 #include "core/cpu/elementwise/kernels.h"
-#include "core/cpu/grain.h"
 #include "core/cpu/simd/vectors-inl.h"
 #include "core/cpu/strided.h"
 #include "core/error.h"
@@ -26,98 +26,50 @@ namespace HWY_NAMESPACE {
 
 // ---- operations on two vectors of f32 or f64, and on two i64, which wrap around
 
-struct AddOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Add(a, b);
-  }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) {
-    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-  }
-};
-
-struct SubOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Sub(a, b);
-  }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) {
-    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
-  }
-};
-
-struct MulOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Mul(a, b);
-  }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) {
-    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-  }
-};
-
-struct DivOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Div(a, b);
-  }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) {
-    if (b == 0) throw Error("div: division of an integer by zero");
-    return b == -1 ? SubOp::apply(std::int64_t{0}, a) : a / b;  // -a may wrap around
-  }
-};
-
-// The larger and the smaller one; a NaN wins over any number.
-struct MaximumOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
+template <BinaryOp op, class V>
+HWY_INLINE V apply(V a, V b) {
+  if constexpr (op == BinaryOp::add) return hn::Add(a, b);
+  if constexpr (op == BinaryOp::sub) return hn::Sub(a, b);
+  if constexpr (op == BinaryOp::mul) return hn::Mul(a, b);
+  if constexpr (op == BinaryOp::div) return hn::Div(a, b);
+  // A NaN wins over any number.
+  if constexpr (op == BinaryOp::maximum)
     return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
-  }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
-};
-
-struct MinimumOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
+  if constexpr (op == BinaryOp::minimum)
     return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b);
-  }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
-};
-
-// Comparisons give 1 or 0.
-template <class V>
-HWY_INLINE V one_where(hn::Mask<hn::DFromV<V>> mask) {
-  return hn::IfThenElseZero(mask, hn::Set(hn::DFromV<V>(), hn::TFromV<V>{1}));
 }
 
-struct LessOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return one_where<V>(hn::Lt(a, b));
-  }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) { return a < b; }
-};
+template <BinaryOp op>
+std::int64_t apply(std::int64_t a, std::int64_t b) {
+  const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
+  if constexpr (op == BinaryOp::add) return static_cast<std::int64_t>(x + y);
+  if constexpr (op == BinaryOp::sub) return static_cast<std::int64_t>(x - y);
+  if constexpr (op == BinaryOp::mul) return static_cast<std::int64_t>(x * y);
+  if constexpr (op == BinaryOp::maximum) return std::max(a, b);
+  if constexpr (op == BinaryOp::minimum) return std::min(a, b);
+  if (b == 0) throw Error("div: division of an integer by zero");
+  return b == -1 ? static_cast<std::int64_t>(0 - x) : a / b;  // -a may wrap around
+}
 
-struct LessEqualOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return one_where<V>(hn::Le(a, b));
-  }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) { return a <= b; }
-};
+// Comparisons give 1 or 0.
+template <CompareOp op, class V>
+HWY_INLINE V apply(V a, V b) {
+  const hn::DFromV<V> d;
+  const auto one = hn::Set(d, hn::TFromV<V>{1});
+  if constexpr (op == CompareOp::less) return hn::IfThenElseZero(hn::Lt(a, b), one);
+  if constexpr (op == CompareOp::less_equal) return hn::IfThenElseZero(hn::Le(a, b), one);
+  if constexpr (op == CompareOp::equal) return hn::IfThenElseZero(hn::Eq(a, b), one);
+}
 
-struct EqualOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return one_where<V>(hn::Eq(a, b));
-  }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) { return a == b; }
-};
+template <CompareOp op>
+std::int64_t apply(std::int64_t a, std::int64_t b) {
+  return op == CompareOp::less ? a < b : op == CompareOp::less_equal ? a <= b : a == b;
+}
 
 // ---- rows
 
-/// Element i is data[i * step]; step is 1, or 0 where the row repeats one value, of which `data`
-/// then holds a whole vector.
+/// Element i is data[i * step]. The step is 1, or 0 if the row repeats one value; `data` then holds
+/// a whole vector of it.
 template <class C>
 struct Row {
   const C* data;
@@ -127,48 +79,35 @@ struct Row {
 template <class C>
 using RowFunction = void (*)(Row<C> a, Row<C> b, C* out, std::int64_t n);
 
-template <class Op, class C>
+template <auto op, class C>
 void apply_row(Row<C> a, Row<C> b, C* out, std::int64_t n) {
   if constexpr (std::is_integral_v<C>) {
-    for (std::int64_t i = 0; i < n; ++i) out[i] = Op::apply(a.data[i * a.step], b.data[i * b.step]);
+    for (std::int64_t i = 0; i < n; ++i) out[i] = apply<op>(a.data[i * a.step], b.data[i * b.step]);
   } else {
     for_vectors<C>(n, [&](auto, auto memory, std::int64_t i) HWY_ATTR {
       const auto x = memory.load(a.data + i * a.step), y = memory.load(b.data + i * b.step);
-      memory.store(Op::apply(x, y), out + i);
+      memory.store(apply<op>(x, y), out + i);
     });
   }
 }
 
+template <class C, auto... ops, class Op>
+RowFunction<C> row_function_among(Op op) {
+  RowFunction<C> found = nullptr;
+  ((op == ops ? void(found = apply_row<ops, C>) : void()), ...);
+  return found;
+}
+
 template <class C>
 RowFunction<C> row_function(BinaryOp op) {
-  switch (op) {
-    case BinaryOp::add:
-      return apply_row<AddOp, C>;
-    case BinaryOp::sub:
-      return apply_row<SubOp, C>;
-    case BinaryOp::mul:
-      return apply_row<MulOp, C>;
-    case BinaryOp::div:
-      return apply_row<DivOp, C>;
-    case BinaryOp::maximum:
-      return apply_row<MaximumOp, C>;
-    case BinaryOp::minimum:
-      break;
-  }
-  return apply_row<MinimumOp, C>;
+  using enum BinaryOp;
+  return row_function_among<C, add, sub, mul, div, maximum, minimum>(op);
 }
 
 template <class C>
 RowFunction<C> row_function(CompareOp op) {
-  switch (op) {
-    case CompareOp::less:
-      return apply_row<LessOp, C>;
-    case CompareOp::less_equal:
-      return apply_row<LessEqualOp, C>;
-    case CompareOp::equal:
-      break;
-  }
-  return apply_row<EqualOp, C>;
+  using enum CompareOp;
+  return row_function_among<C, less, less_equal, equal>(op);
 }
 
 /// The type to compute in: bf16 in float, integers in i64 (narrowed, its results wrap around as
@@ -236,8 +175,7 @@ void map_pairs(RowFunction<C> function, const StridedWalk<3>& walk, const T* a, 
 template <class Op>
 void map_pairs_of(Op op, const Tensor& a, const Tensor& b, const Tensor& out) {
   const StridedWalk<3> walk(out.shape(), {&a.strides(), &b.strides(), &out.strides()});
-  dispatch_any(a.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_any(a.dtype(), [&]<class T>(TypeTag<T>) {
     using Out = std::conditional_t<std::is_same_v<Op, CompareOp>, std::uint8_t, T>;
     const auto function = row_function<ComputeType<T>>(op);
     parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
@@ -249,15 +187,14 @@ void map_pairs_of(Op op, const Tensor& a, const Tensor& b, const Tensor& out) {
 void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
   map_pairs_of(op, a, b, out);
 }
-
 void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
   map_pairs_of(op, a, b, out);
 }
 
 // ---- selection, of words of the size of an element
 
-/// n <= block elements from i on of a row that starts at `row`, one beside the other. `scratch`
-/// still holds what it was given at i = 0: a repeated value is there already.
+/// Returns n <= block elements, from i on, of the row at `row` as a dense row. `scratch` keeps its
+/// content between calls: a repeated value is written at i = 0 only.
 template <class Word>
 const Word* dense_row(const Word* row, std::int64_t step, std::int64_t i, std::int64_t n,
                       Word* scratch) {
@@ -291,31 +228,20 @@ void select_words(const StridedWalk<3>& walk, const std::uint8_t* condition, con
 
 void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) {
   const StridedWalk<3> walk(out.shape(), {&condition.strides(), &a.strides(), &b.strides()});
-  const auto select = [&](auto word) {
+  dispatch_word(out.dtype(), [&](auto word) {
     using Word = decltype(word);
     parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
       select_words(walk, condition.data<std::uint8_t>(), static_cast<const Word*>(a.raw()),
                    static_cast<const Word*>(b.raw()), static_cast<Word*>(out.raw()), begin, end);
     });
-  };
-  switch (size_of(out.dtype())) {
-    case 1:
-      return select(std::uint8_t{});
-    case 2:
-      return select(std::uint16_t{});
-    case 4:
-      return select(std::uint32_t{});
-    default:
-      return select(std::uint64_t{});
-  }
+  });
 }
 
 // ---- scaling
 
 void scale_in_place(const Tensor& out, double factor) {
   const StridedWalk<1> walk(out.shape(), {&out.strides()});
-  dispatch_real("scale_in_place", out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("scale_in_place", out.dtype(), [&]<class T>(TypeTag<T>) {
     const std::int64_t step = walk.step()[0];
     const T by = static_cast<T>(factor);
     parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {

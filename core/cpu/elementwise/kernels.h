@@ -1,5 +1,5 @@
-// The elementwise kernels of the CPU: unary.cpp, binary.cpp (with comparison, selection and the
-// in-place forms) and swiglu.cpp.
+// The elementwise kernels of the CPU: unary.cpp (with SwiGLU) and binary.cpp (with comparison,
+// selection and the in-place forms).
 #pragma once
 
 #include "core/cpu/kernels.h"

@@ -1,8 +1,8 @@
 // Functions of one variable: y = f(x) and grad_x = grad_y f'(x), whole vectors at a time with a
-// masked tail. The functions are in core/cpu/simd/functions-inl.h; there is one driver for each
-// direction.
+// masked tail, one driver for each direction; and SwiGLU. The functions are in
+// core/cpu/simd/functions-inl.h.
 //
-// Buffers: dense, of equal length; y and grad_x are overwritten (=) and may be x or grad_y.
+// Buffers: dense, of equal length; outputs are overwritten (=). y and grad_x may be x or grad_y.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/elementwise/unary.cpp"
 #include <hwy/foreach_target.h>
@@ -12,7 +12,6 @@
 #include <algorithm>
 
 #include "core/cpu/elementwise/kernels.h"
-#include "core/cpu/grain.h"
 #include "core/cpu/simd/functions-inl.h"
 #include "core/cpu/simd/vectors-inl.h"
 #include "core/parallel.h"
@@ -46,8 +45,7 @@ void unary_backward_row(F f, const T* x, const T* y, const T* grad_y, T* grad_x,
 }
 
 void unary(const Unary& f, const Tensor& x, const Tensor& y) {
-  dispatch_real("unary", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("unary", x.dtype(), [&]<class T>(TypeTag<T>) {
     parallel_for(x.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
       with_function(f, [&](const auto& function) {
         unary_row(function, x.data<T>() + begin, y.data<T>() + begin, end - begin);
@@ -58,13 +56,52 @@ void unary(const Unary& f, const Tensor& x, const Tensor& y) {
 
 void unary_backward(const Unary& f, const Tensor& x, const Tensor& y, const Tensor& grad_y,
                     const Tensor& grad_x) {
-  dispatch_real("unary_backward", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  dispatch_real("unary_backward", x.dtype(), [&]<class T>(TypeTag<T>) {
     parallel_for(x.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
       with_function(f, [&](const auto& function) {
         unary_backward_row(function, x.data<T>() + begin, y.data<T>() + begin,
                            grad_y.data<T>() + begin, grad_x.data<T>() + begin, end - begin);
       });
+    });
+  });
+}
+
+// ---- swiglu = silu(gate) up
+
+template <class T>
+void swiglu_row(const T* gate, const T* up, std::int64_t n, T* out) {
+  for_vectors<T>(n, [&](auto d, auto memory, std::int64_t i) HWY_ATTR {
+    const auto silu = functions::Silu{}.value(d, memory.load(gate + i));
+    memory.store(hn::Mul(silu, memory.load(up + i)), out + i);
+  });
+}
+
+template <class T>
+void swiglu_backward_row(const T* gate, const T* up, const T* grad_out, std::int64_t n,
+                         T* grad_gate, T* grad_up) {
+  for_vectors<T>(n, [&](auto d, auto memory, std::int64_t i) HWY_ATTR {
+    const auto x = memory.load(gate + i), grad = memory.load(grad_out + i);
+    const auto silu = functions::Silu{}.value(d, x);
+    const auto slope = functions::Silu{}.derivative(d, x, silu);
+    memory.store(hn::Mul(grad, silu), grad_up + i);
+    memory.store(hn::Mul(hn::Mul(grad, memory.load(up + i)), slope), grad_gate + i);
+  });
+}
+
+void swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) {
+  dispatch_real("swiglu", gate.dtype(), [&]<class T>(TypeTag<T>) {
+    parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      swiglu_row(gate.data<T>() + begin, up.data<T>() + begin, end - begin, out.data<T>() + begin);
+    });
+  });
+}
+
+void swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& grad_out,
+                     const Tensor& grad_gate, const Tensor& grad_up) {
+  dispatch_real("swiglu_backward", gate.dtype(), [&]<class T>(TypeTag<T>) {
+    parallel_for(gate.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      swiglu_backward_row(gate.data<T>() + begin, up.data<T>() + begin, grad_out.data<T>() + begin,
+                          end - begin, grad_gate.data<T>() + begin, grad_up.data<T>() + begin);
     });
   });
 }
@@ -78,6 +115,8 @@ namespace mobius {
 
 HWY_EXPORT(unary);
 HWY_EXPORT(unary_backward);
+HWY_EXPORT(swiglu);
+HWY_EXPORT(swiglu_backward);
 
 void CpuElementwise::unary(const Unary& f, const Tensor& x, const Tensor& y) {
   HWY_DYNAMIC_DISPATCH(unary)(f, x, y);
@@ -88,10 +127,16 @@ void CpuElementwise::unary_backward(const Unary& f, const Tensor& x, const Tenso
   HWY_DYNAMIC_DISPATCH(unary_backward)(f, x, y, grad_y, grad_x);
 }
 
-ElementwiseKernels& cpu_elementwise_kernels() {
-  static CpuElementwise kernels;
-  return kernels;
+void CpuElementwise::swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) {
+  HWY_DYNAMIC_DISPATCH(swiglu)(gate, up, out);
 }
+
+void CpuElementwise::swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& grad_out,
+                                     const Tensor& grad_gate, const Tensor& grad_up) {
+  HWY_DYNAMIC_DISPATCH(swiglu_backward)(gate, up, grad_out, grad_gate, grad_up);
+}
+
+ElementwiseKernels& cpu_elementwise_kernels() { return only<CpuElementwise>(); }
 
 }  // namespace mobius
 #endif  // HWY_ONCE

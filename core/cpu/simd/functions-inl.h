@@ -25,91 +25,49 @@ namespace functions {
 
 struct Affine {
   double a, b;
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
+  HWY_INLINE auto value(auto d, auto x) const {
     return hn::MulAdd(constant(d, a), x, constant(d, b));
   }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V, V) const {
-    return constant(d, a);
-  }
+  HWY_INLINE auto derivative(auto d, auto, auto) const { return constant(d, a); }
 };
 
 struct Exp {
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
-    return exp(d, x);
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D, V, V y) const {
-    return y;
-  }
+  HWY_INLINE auto value(auto d, auto x) const { return exp(d, x); }
+  HWY_INLINE auto derivative(auto, auto, auto y) const { return y; }
 };
 
 struct Log {
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
-    return log(d, x);
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V) const {
-    return hn::Div(constant(d, 1), x);
-  }
+  HWY_INLINE auto value(auto d, auto x) const { return log(d, x); }
+  HWY_INLINE auto derivative(auto d, auto x, auto) const { return hn::Div(constant(d, 1), x); }
 };
 
 struct Log1p {
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
-    return log1p(d, x);
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V) const {
+  HWY_INLINE auto value(auto d, auto x) const { return log1p(d, x); }
+  HWY_INLINE auto derivative(auto d, auto x, auto) const {
     return hn::Div(constant(d, 1), hn::Add(constant(d, 1), x));
   }
 };
 
 struct Sqrt {
-  template <class D, class V>
-  HWY_INLINE V value(D, V x) const {
-    return hn::Sqrt(x);
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V, V y) const {
-    return hn::Div(constant(d, 0.5), y);
-  }
+  HWY_INLINE auto value(auto, auto x) const { return hn::Sqrt(x); }
+  HWY_INLINE auto derivative(auto d, auto, auto y) const { return hn::Div(constant(d, 0.5), y); }
 };
 
 struct Rsqrt {
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
-    return hn::Div(constant(d, 1), hn::Sqrt(x));
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V, V y) const {
+  HWY_INLINE auto value(auto d, auto x) const { return hn::Div(constant(d, 1), hn::Sqrt(x)); }
+  HWY_INLINE auto derivative(auto d, auto, auto y) const {
     return hn::Mul(hn::Mul(constant(d, -0.5), y), hn::Mul(y, y));
   }
 };
 
 struct Reciprocal {
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
-    return hn::Div(constant(d, 1), x);
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D, V, V y) const {
-    return hn::Neg(hn::Mul(y, y));
-  }
+  HWY_INLINE auto value(auto d, auto x) const { return hn::Div(constant(d, 1), x); }
+  HWY_INLINE auto derivative(auto, auto, auto y) const { return hn::Neg(hn::Mul(y, y)); }
 };
 
 struct Square {
-  template <class D, class V>
-  HWY_INLINE V value(D, V x) const {
-    return hn::Mul(x, x);
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D, V x, V) const {
-    return hn::Add(x, x);
-  }
+  HWY_INLINE auto value(auto, auto x) const { return hn::Mul(x, x); }
+  HWY_INLINE auto derivative(auto, auto x, auto) const { return hn::Add(x, x); }
 };
 
 /// x^n by repeated squaring. Each squaring doubles the error, so n must be small.
@@ -117,19 +75,14 @@ struct IntegerPower {
   static constexpr int largest = 8;
   int n;
 
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
-    return power(d, x, n);
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V) const {
+  HWY_INLINE auto value(auto d, auto x) const { return power(d, x, n); }
+  HWY_INLINE auto derivative(auto d, auto x, auto) const {
     return n == 0 ? hn::Zero(d) : hn::Mul(constant(d, n), power(d, x, n - 1));
   }
 
  private:
-  template <class D, class V>
-  static HWY_INLINE V power(D d, V x, int exponent) {
-    V result = constant(d, 1);
+  static HWY_INLINE auto power(auto d, auto x, int exponent) {
+    auto result = constant(d, 1);
     for (int rest = std::abs(exponent); rest != 0; rest >>= 1) {
       if (rest & 1) result = hn::Mul(result, x);
       x = hn::Mul(x, x);
@@ -140,21 +93,14 @@ struct IntegerPower {
 
 struct Power {
   double a;
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
-    return power(d, x, 1, a);
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V) const {
-    return power(d, x, a, a - 1);
-  }
+  HWY_INLINE auto value(auto d, auto x) const { return power(d, x, 1, a); }
+  HWY_INLINE auto derivative(auto d, auto x, auto) const { return power(d, x, a, a - 1); }
 
  private:
   // Returns factor x^exponent. f32 also computes in double: rounding the exponent to f32 would cost
   // |a log x| units, and a power may be subnormal, and flushed to 0, although factor times it is
   // normal.
-  template <class D, class V>
-  static HWY_INLINE V power(D d, V x, double factor, double exponent) {
+  static HWY_INLINE auto power(auto d, auto x, double factor, double exponent) {
     return lane_by_lane(d, x, [factor, exponent](auto lane) {
       return static_cast<decltype(lane)>(factor * std::pow(static_cast<double>(lane), exponent));
     });
@@ -162,93 +108,56 @@ struct Power {
 };
 
 struct Sin {
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
-    return sin(d, x);
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V) const {
-    return cos(d, x);
-  }
+  HWY_INLINE auto value(auto d, auto x) const { return sin(d, x); }
+  HWY_INLINE auto derivative(auto d, auto x, auto) const { return cos(d, x); }
 };
 
 struct Cos {
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
-    return cos(d, x);
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V) const {
-    return hn::Neg(sin(d, x));
-  }
+  HWY_INLINE auto value(auto d, auto x) const { return cos(d, x); }
+  HWY_INLINE auto derivative(auto d, auto x, auto) const { return hn::Neg(sin(d, x)); }
 };
 
 /// The derivative is 4 sigma'(2x): 1 - y^2 would cancel as y approaches 1.
 struct Tanh {
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
-    return tanh(d, x);
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V) const {
+  HWY_INLINE auto value(auto d, auto x) const { return hn::Tanh(d, x); }
+  HWY_INLINE auto derivative(auto d, auto x, auto) const {
     return hn::Mul(constant(d, 4), logistic(d, hn::Add(x, x)).derivative);
   }
 };
 
 struct Sigmoid {
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
-    return logistic(d, x).value;
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V) const {
-    return logistic(d, x).derivative;
-  }
+  HWY_INLINE auto value(auto d, auto x) const { return logistic(d, x).value; }
+  HWY_INLINE auto derivative(auto d, auto x, auto) const { return logistic(d, x).derivative; }
 };
 
 struct Softplus {
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
-    return softplus(d, x);
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V) const {
-    return logistic(d, x).value;
-  }
+  HWY_INLINE auto value(auto d, auto x) const { return softplus(d, x); }
+  HWY_INLINE auto derivative(auto d, auto x, auto) const { return logistic(d, x).value; }
 };
 
 struct Relu {
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
+  HWY_INLINE auto value(auto d, auto x) const {
     return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);  // keeps NaN
   }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V) const {
+  HWY_INLINE auto derivative(auto d, auto x, auto) const {
     return hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), constant(d, 1));
   }
 };
 
 struct Silu {
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
-    return hn::Mul(x, logistic(d, x).value);
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V) const {
+  HWY_INLINE auto value(auto d, auto x) const { return hn::Mul(x, logistic(d, x).value); }
+  HWY_INLINE auto derivative(auto d, auto x, auto) const {
     const auto s = logistic(d, x);
     return hn::MulAdd(x, s.derivative, s.value);
   }
 };
 
 struct Gelu {
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
-    return hn::Mul(x, normal(d, x).cdf);
-  }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V) const {
+  HWY_INLINE auto value(auto d, auto x) const { return hn::Mul(x, normal(d, x).cdf); }
+  HWY_INLINE auto derivative(auto d, auto x, auto) const {
     const auto n = normal(d, x);
-    const V density = hn::Mul(constant(d, std::numbers::inv_sqrtpi / std::numbers::sqrt2), n.gauss);
+    const auto density =
+        hn::Mul(constant(d, std::numbers::inv_sqrtpi / std::numbers::sqrt2), n.gauss);
     return hn::MulAdd(x, density, n.cdf);
   }
 };
@@ -258,59 +167,50 @@ struct GeluTanh {
   static constexpr double slope = 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
   static constexpr double cubic = 0.044715;
 
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
+  HWY_INLINE auto value(auto d, auto x) const {
     return hn::Mul(x, logistic(d, argument(d, x)).value);
   }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V) const {
+  HWY_INLINE auto derivative(auto d, auto x, auto) const {
     const auto s = logistic(d, argument(d, x));
-    const V dz = hn::MulAdd(constant(d, 3 * slope * cubic), hn::Mul(x, x), constant(d, slope));
+    const auto dz = hn::MulAdd(constant(d, 3 * slope * cubic), hn::Mul(x, x), constant(d, slope));
     // sigma' is 0 if x dz would overflow.
-    const V rest = hn::Mul(hn::Mul(s.derivative, x), dz);
+    const auto rest = hn::Mul(hn::Mul(s.derivative, x), dz);
     return hn::Add(s.value, hn::IfThenElse(hn::Eq(s.derivative, hn::Zero(d)), hn::Zero(d), rest));
   }
 
  private:
-  template <class D, class V>
-  static HWY_INLINE V argument(D d, V x) {
-    const V factor = hn::MulAdd(constant(d, slope * cubic), hn::Mul(x, x), constant(d, slope));
+  static HWY_INLINE auto argument(auto d, auto x) {
+    const auto factor = hn::MulAdd(constant(d, slope * cubic), hn::Mul(x, x), constant(d, slope));
     return hn::Mul(x, factor);
   }
 };
 
 struct Elu {
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
+  HWY_INLINE auto value(auto d, auto x) const {
     return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), x, expm1(d, x));
   }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V) const {
+  HWY_INLINE auto derivative(auto d, auto x, auto) const {
     return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), constant(d, 1), exp(d, x));
   }
 };
 
 struct EluPlusOne {
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
+  HWY_INLINE auto value(auto d, auto x) const {
     return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Add(x, constant(d, 1)), exp(d, x));
   }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V y) const {
+  HWY_INLINE auto derivative(auto d, auto x, auto y) const {
     return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), constant(d, 1), y);
   }
 };
 
 struct Clamp {
   double low, high;
-  template <class D, class V>
-  HWY_INLINE V value(D d, V x) const {
-    const V a = constant(d, low), b = constant(d, high);
-    const V above = hn::IfThenElse(hn::Lt(x, a), a, x);  // comparisons keep NaN
+  HWY_INLINE auto value(auto d, auto x) const {
+    const auto a = constant(d, low), b = constant(d, high);
+    const auto above = hn::IfThenElse(hn::Lt(x, a), a, x);  // comparisons keep NaN
     return hn::IfThenElse(hn::Gt(above, b), b, above);
   }
-  template <class D, class V>
-  HWY_INLINE V derivative(D d, V x, V) const {
+  HWY_INLINE auto derivative(auto d, auto x, auto) const {
     const auto inside = hn::And(hn::Gt(x, constant(d, low)), hn::Lt(x, constant(d, high)));
     return hn::IfThenElseZero(inside, constant(d, 1));
   }

@@ -83,37 +83,25 @@ HWY_INLINE V complete_log(D d, V x, V pole, V value) {
   return hn::IfThenElse(hn::Gt(x, pole), hn::IfThenElse(hn::Eq(x, inf), x, value), beyond);
 }
 
-template <class D, class V>
-HWY_INLINE V log(D d, V x) {
-  return complete_log(d, x, hn::Zero(d), hn::Log(d, x));
-}
+HWY_INLINE auto log(auto d, auto x) { return complete_log(d, x, hn::Zero(d), hn::Log(d, x)); }
 
-template <class D, class V>
-HWY_INLINE V log1p(D d, V x) {
+HWY_INLINE auto log1p(auto d, auto x) {
   return complete_log(d, x, constant(d, -1), hn::Log1p(d, x));
 }
 
 // Highway reduces arguments accurately up to 39000.
-template <class D, class V>
-HWY_INLINE bool in_sincos_range(D d, V x) {
+HWY_INLINE bool in_sincos_range(auto d, auto x) {
   return hn::AllTrue(d, hn::Le(hn::Abs(x), constant(d, 30000)));
 }
 
-template <class D, class V>
-HWY_INLINE V sin(D d, V x) {
+HWY_INLINE auto sin(auto d, auto x) {
   if (HWY_LIKELY(in_sincos_range(d, x))) return hn::Sin(d, x);
   return lane_by_lane(d, x, [](auto lane) { return std::sin(lane); });
 }
 
-template <class D, class V>
-HWY_INLINE V cos(D d, V x) {
+HWY_INLINE auto cos(auto d, auto x) {
   if (HWY_LIKELY(in_sincos_range(d, x))) return hn::Cos(d, x);
   return lane_by_lane(d, x, [](auto lane) { return std::cos(lane); });
-}
-
-template <class D, class V>
-HWY_INLINE V tanh(D d, V x) {
-  return hn::Tanh(d, x);
 }
 
 /// The logistic function and its derivative, computed from e^-|x| without overflow or cancellation.
@@ -166,9 +154,8 @@ HWY_INLINE V log1p_of_unit(D d, V e) {
 }
 
 /// log(1 + e^x).
-template <class D, class V>
-HWY_INLINE V softplus(D d, V x) {
-  const V above = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);  // keeps NaN
+HWY_INLINE auto softplus(auto d, auto x) {
+  const auto above = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);  // keeps NaN
   return hn::Add(above, log1p_of_unit(d, exp(d, hn::Neg(hn::Abs(x)))));
 }
 
