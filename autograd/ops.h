@@ -86,11 +86,11 @@ Variable gather_rows(const Variable& table, const Tensor& index);
 Variable matmul(const Variable& a, const Variable& b);
 /// `precision` applies to x, weight and the gradient of the result; the bias and all sums stay f32.
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias = {},
-                ProductPrecision precision = ProductPrecision::full);
+                MatmulPrecision precision = MatmulPrecision::full);
 /// activation(linear(x, weight, bias)).
 Variable linear_activation(const Variable& x, const Variable& weight, const Variable& bias,
                            Activation activation,
-                           ProductPrecision precision = ProductPrecision::full);
+                           MatmulPrecision precision = MatmulPrecision::full);
 
 // ---- layers
 Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
@@ -138,6 +138,6 @@ LossResult cross_entropy(const Variable& logits, const Labels& labels, double no
 /// weight and the gradient of the logits.
 LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
                                 const Labels& labels, double normalizer = 0,
-                                ProductPrecision precision = ProductPrecision::full);
+                                MatmulPrecision precision = MatmulPrecision::full);
 
 }  // namespace mobius

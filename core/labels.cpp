@@ -11,8 +11,8 @@ Labels::Labels(std::string_view what, const Tensor& labels, std::int64_t n_class
                const Tensor& scored)
     : n_classes_(n_classes) {
   if (scored.defined() && scored.shape() != labels.shape()) {
-    throw ShapeError("{}: labels {} and scored {} differ in shape", what,
-                     to_string(labels.shape()), to_string(scored.shape()));
+    throw ShapeError("{}: labels {} and scored {} differ in shape", what, to_string(labels.shape()),
+                     to_string(scored.shape()));
   }
   const std::vector<std::int64_t> all = labels.to_vector<std::int64_t>();
   std::vector<std::uint8_t> all_scored(all.size(), 1);

@@ -53,7 +53,7 @@ Tensor random_orthogonal(std::int64_t rows, std::int64_t cols, RngKey key, DType
 }
 
 Initializer::Initializer(std::uint64_t seed, double std, bool orthogonal, DType dtype,
-                         Device device, ProductPrecision products)
+                         Device device, MatmulPrecision products)
     : seed_(seed),
       std_(std),
       orthogonal_(orthogonal),

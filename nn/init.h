@@ -18,7 +18,7 @@ class Initializer {
  public:
   /// `products` is the matmul precision of the layers. Parameters have type `dtype`.
   Initializer(std::uint64_t seed, double std, bool orthogonal, DType dtype, Device device,
-              ProductPrecision products = ProductPrecision::full);
+              MatmulPrecision products = MatmulPrecision::full);
 
   /// Makes an initializer of shapes without values, which finds out whether a module can be built:
   /// every tensor is a view of one number.
@@ -46,7 +46,7 @@ class Initializer {
   bool has_values() const { return has_values_; }
   DType dtype() const { return dtype_; }
   Device device() const { return device_; }
-  ProductPrecision products() const { return products_; }
+  MatmulPrecision products() const { return products_; }
 
  private:
   std::uint64_t seed_;
@@ -55,7 +55,7 @@ class Initializer {
   bool has_values_ = true;
   DType dtype_;
   Device device_;
-  ProductPrecision products_;
+  MatmulPrecision products_;
   std::string path_;
 };
 

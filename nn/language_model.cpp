@@ -37,7 +37,7 @@ ModelSize size_of_model(const ModelOptions& model, const AttentionOptions& atten
 LanguageModel::LanguageModel(const ModelOptions& model, const AttentionOptions& attention,
                              std::int64_t vocab_size, std::int64_t max_seq_len,
                              std::uint64_t init_seed, DType dtype, Device device,
-                             ProductPrecision products)
+                             MatmulPrecision products)
     : vocab_size_(vocab_size),
       max_seq_len_(max_seq_len),
       dropout_(model.dropout, "embedding_dropout") {

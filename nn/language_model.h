@@ -48,7 +48,7 @@ class LanguageModel : public Module {
   LanguageModel(const ModelOptions& model, const AttentionOptions& attention,
                 std::int64_t vocab_size, std::int64_t max_seq_len, std::uint64_t init_seed,
                 DType dtype = DType::f32, Device device = {},
-                ProductPrecision products = ProductPrecision::full);
+                MatmulPrecision products = MatmulPrecision::full);
 
   /// tokens[B, N] -> normalised hidden states [B, N, d_model], the input of the head. N may not
   /// exceed max_seq_len if positions are learned.

@@ -19,7 +19,7 @@ class Linear : public Module {
   Linear(const Initializer& init, std::int64_t in, const std::vector<std::int64_t>& outs,
          bool bias);
   /// Makes a layer without bias that shares another module's matrix, which is saved once.
-  explicit Linear(const Variable& tied_weight, ProductPrecision products = ProductPrecision::full);
+  explicit Linear(const Variable& tied_weight, MatmulPrecision products = MatmulPrecision::full);
 
   /// x[..., in] -> [..., out].
   Variable forward(const Variable& x) const { return linear(x, weight_, bias_, products_); }
@@ -28,12 +28,12 @@ class Linear : public Module {
     return linear_activation(x, weight_, bias_, activation, products_);
   }
   const Variable& weight() const { return weight_; }
-  ProductPrecision products() const { return products_; }
+  MatmulPrecision products() const { return products_; }
 
  private:
   Variable weight_;
   Variable bias_;  // undefined without bias
-  ProductPrecision products_;
+  MatmulPrecision products_;
 };
 
 /// A table weight [n, d], read by row.

@@ -48,7 +48,7 @@ LossResult cross_entropy(const Variable& logits, const Labels& labels, double no
 
 LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
                                 const Labels& labels, double normalizer,
-                                ProductPrecision precision) {
+                                MatmulPrecision precision) {
   const std::int64_t n_positions = labels.positions().n_rows();
   if (weight.ndim() != 2 || hidden.ndim() == 0 || hidden.size(-1) != weight.size(1) ||
       hidden.numel() / std::max<std::int64_t>(hidden.size(-1), 1) != n_positions) {

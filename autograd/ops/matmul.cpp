@@ -53,12 +53,12 @@ Variable matmul(const Variable& a, const Variable& b) {
 }
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
-                ProductPrecision precision) {
+                MatmulPrecision precision) {
   return linear_activation(x, weight, bias, Activation::none, precision);
 }
 
 Variable linear_activation(const Variable& x, const Variable& weight, const Variable& bias,
-                           Activation activation, ProductPrecision precision) {
+                           Activation activation, MatmulPrecision precision) {
   const bool is_linear = activation == Activation::none;
   const std::string_view op = is_linear ? "linear" : "linear_activation";
   const Tensor left = product_operand(x.data(), precision),

@@ -10,8 +10,8 @@ DType product_type(DType operand) { return operand == DType::bf16 ? DType::f32 :
 
 }  // namespace
 
-Tensor product_operand(const Tensor& x, ProductPrecision precision) {
-  if (precision == ProductPrecision::full || x.dtype() == DType::bf16) return x;
+Tensor product_operand(const Tensor& x, MatmulPrecision precision) {
+  if (precision == MatmulPrecision::full || x.dtype() == DType::bf16) return x;
   if (x.dtype() != DType::f32)
     throw Error("products in bf16: expected f32 operands, got {}", name_of(x.dtype()));
   return x.to(DType::bf16);

@@ -12,10 +12,10 @@ enum class Activation { none, relu, silu, gelu, gelu_tanh };
 
 /// The precision of the operands of a product: unchanged, or rounded to bf16 (to nearest, ties to
 /// even), which is mixed precision.
-enum class ProductPrecision { full, bf16 };
+enum class MatmulPrecision { full, bf16 };
 /// Returns x itself, or rounded as `precision` asks. Throws Error if it would round anything but
 /// f32.
-Tensor product_operand(const Tensor& x, ProductPrecision precision);
+Tensor product_operand(const Tensor& x, MatmulPrecision precision);
 /// [..., M, K] x [..., K, N] -> [..., M, N]; batch dimensions broadcast.
 Tensor matmul(const Tensor& a, const Tensor& b);
 /// out += a b, for 2-d operands.

@@ -11,7 +11,7 @@
 namespace mobius::bf16_test {
 namespace {
 
-constexpr ProductPrecision kBf16 = ProductPrecision::bf16;
+constexpr MatmulPrecision kBf16 = MatmulPrecision::bf16;
 
 Tensor randn(Shape shape, std::uint64_t stream, double std = 1) {
   return placed::random_normal(std::move(shape), 0, std, {9, stream});

@@ -11,7 +11,7 @@ inline LossResult cross_entropy(const Variable& logits, const Tensor& labels,
 }
 inline LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
                                        const Tensor& labels, double normalizer = 0,
-                                       ProductPrecision precision = ProductPrecision::full) {
+                                       MatmulPrecision precision = MatmulPrecision::full) {
   return linear_cross_entropy(hidden, weight,
                               Labels("linear_cross_entropy", labels, weight.size(0)), normalizer,
                               precision);

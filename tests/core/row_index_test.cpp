@@ -42,7 +42,9 @@ TEST(RowIndex, ReadsViewsAsTheyAreSeen) {
 }
 
 TEST(RowIndex, RefusesWhatIsNotInTheTable) {
-  EXPECT_EQ(error_of([] { RowIndex("inputs", ids({0, 4}, {2}), 4); }),
+  EXPECT_EQ(error_of([] {
+              RowIndex("inputs", ids({0, 4}, {2}), 4);
+            }),
             "inputs: index 4 at position 1 is outside [0, 4)");
   EXPECT_EQ(error_of([] { RowIndex("inputs", ids({-1}, {1}), 4); }),
             "inputs: index -1 at position 0 is outside [0, 4)");
@@ -67,9 +69,13 @@ TEST(Labels, CountInTheAccuracyWhereTheyAreScored) {
 }
 
 TEST(Labels, RefuseWhatIsNoClass) {
-  EXPECT_EQ(error_of([] { Labels("batch", ids({-100, 5}, {2}), 5); }),
+  EXPECT_EQ(error_of([] {
+              Labels("batch", ids({-100, 5}, {2}), 5);
+            }),
             "batch: label 5 at position 1 is outside [0, 5)");
-  EXPECT_EQ(error_of([] { Labels("batch", ids({-1, 5}, {2}), 5); }),
+  EXPECT_EQ(error_of([] {
+              Labels("batch", ids({-1, 5}, {2}), 5);
+            }),
             "batch: label -1 at position 0 is outside [0, 5)");
 }
 

@@ -21,7 +21,7 @@ constexpr std::int64_t kVocab = 12, kLength = 6, kSequences = 16;
 constexpr std::int64_t kSmallBuckets = 512;  // bytes: about one parameter each
 
 std::shared_ptr<LanguageModel> make_model(DType dtype = DType::f64,
-                                          ProductPrecision products = ProductPrecision::full) {
+                                          MatmulPrecision products = MatmulPrecision::full) {
   ModelOptions model;
   model.d_model = 8;
   model.n_layers = 2;
@@ -96,9 +96,9 @@ TEST(Gradients, AreThoseOfTheWholeBatch) {
 // Rounding to bf16 does not depend on the rank that computes a sequence, and sums are f32. The only
 // difference is the rounding of sums, which may change how a number rounds to bf16.
 TEST(Gradients, InBf16AreThoseOfTheWholeBatch) {
-  const auto alone = make_model(DType::f32, ProductPrecision::bf16);
+  const auto alone = make_model(DType::f32, MatmulPrecision::bf16);
   const Score whole = accumulate_gradients(*alone, whole_batch(), 1, 1, 1);
-  const auto model = make_model(DType::f32, ProductPrecision::bf16);
+  const auto model = make_model(DType::f32, MatmulPrecision::bf16);
   const ParameterArena arena = arena_of(*model);
   GradientSum sum(ranks(), arena);
   const Score score = accumulate_gradients(*model, batch_of_this_rank(), 2, 1, 1, sum);

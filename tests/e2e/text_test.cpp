@@ -193,7 +193,8 @@ TEST_F(TextTest, FaultsOfATokenizerNameTheirKey) {
   EXPECT_EQ(fault(1, {"task.vocab=300"}),
             "mobius: error: task.text: the text has nothing to learn pieces from\n");
   write_text(text_, "aaaaaaaaa");  // the library ends its program here
-  EXPECT_THAT(fault(1, {"task.vocab=270"}), HasSubstr("task.text: the text is too short or too repetitive to learn"));
+  EXPECT_THAT(fault(1, {"task.vocab=270"}),
+              HasSubstr("task.text: the text is too short or too repetitive to learn"));
   EXPECT_FALSE(fs::exists(folder_ / "run")) << "no run is started";
 }
 

@@ -14,7 +14,7 @@ using testing::parameter_of;
 constexpr std::int64_t kVocab = 11, kLength = 9;
 
 LanguageModel build(const ModelOptions& model, const std::string& attention,
-                    ProductPrecision products) {
+                    MatmulPrecision products) {
   return LanguageModel(model, *builtin_attentions().choose(attention), kVocab, kLength,
                        /*init_seed=*/3, DType::f32, testing::device(), products);
 }
@@ -64,8 +64,8 @@ void round_in_place(const LanguageModel& model, const std::string& name) {
 TEST(Bf16Model, EveryLinearLayerOfEveryVariantRounds) {
   for (const std::string& kind : builtin_attentions().names())
     for (const bool is_llama : {false, true}) {
-      const LanguageModel rounds = build(some_model(is_llama), kind, ProductPrecision::bf16);
-      const LanguageModel full = build(some_model(is_llama), kind, ProductPrecision::full);
+      const LanguageModel rounds = build(some_model(is_llama), kind, MatmulPrecision::bf16);
+      const LanguageModel full = build(some_model(is_llama), kind, MatmulPrecision::full);
       const double before = loss_of(rounds);
       EXPECT_NE(before, loss_of(full)) << kind;
       EXPECT_NEAR(before, loss_of(full), 0.03 * before) << kind;
@@ -83,7 +83,7 @@ TEST(Bf16Model, EveryLinearLayerOfEveryVariantRounds) {
 
 TEST(Bf16Model, EveryVariantLearns) {
   for (const std::string& kind : builtin_attentions().names()) {
-    LanguageModel model = build(some_model(false), kind, ProductPrecision::bf16);
+    LanguageModel model = build(some_model(false), kind, MatmulPrecision::bf16);
     const ForwardContext context{.training = true, .rng = {1, 2}};
     const double before = loss_of(model);
     for (int step = 0; step < 5; ++step) {
@@ -105,8 +105,8 @@ TEST(Bf16Model, GradientsAreThoseOfF32UpToRounding) {
   for (const std::string& kind : builtin_attentions().names()) {
     ModelOptions options = some_model(true);
     options.init_std = 0.1;
-    LanguageModel rounds = build(options, kind, ProductPrecision::bf16);
-    LanguageModel full = build(options, kind, ProductPrecision::full);
+    LanguageModel rounds = build(options, kind, MatmulPrecision::bf16);
+    LanguageModel full = build(options, kind, MatmulPrecision::full);
     for (LanguageModel* model : {&rounds, &full})
       backward(testing::loss_of(*model, tokens, labels).loss);
     double difference = 0, length = 0;
@@ -122,8 +122,8 @@ TEST(Bf16Model, GradientsAreThoseOfF32UpToRounding) {
 TEST(Bf16Model, ATiedHeadRoundsTheTableForItsProductsAlone) {
   ModelOptions model = some_model(false);
   model.tied_head = true;
-  LanguageModel rounds = build(model, "softmax", ProductPrecision::bf16);
-  const LanguageModel full = build(model, "softmax", ProductPrecision::full);
+  LanguageModel rounds = build(model, "softmax", MatmulPrecision::bf16);
+  const LanguageModel full = build(model, "softmax", MatmulPrecision::full);
   EXPECT_NE(loss_of(rounds), loss_of(full));
   EXPECT_NEAR(loss_of(rounds), loss_of(full), 0.03 * loss_of(full));
   const double before = loss_of(rounds);
@@ -133,7 +133,7 @@ TEST(Bf16Model, ATiedHeadRoundsTheTableForItsProductsAlone) {
 
 TEST(Bf16Model, RefusesF64) {
   const LanguageModel model(some_model(false), SoftmaxOptions(), kVocab, kLength, 3, DType::f64,
-                            testing::device(), ProductPrecision::bf16);
+                            testing::device(), MatmulPrecision::bf16);
   testing::expect_error<Error>([&] { loss_of(model); },
                                "products in bf16: expected f32 operands, got f64");
 }

@@ -117,7 +117,7 @@ void TrainOptions::describe(Schema& schema) {
              "micro-batches a step is computed in, one after another, to save memory")
       .positive();
   schema.choice(
-      "precision", precision, {{"f32", ProductPrecision::full}, {"bf16", ProductPrecision::bf16}},
+      "precision", precision, {{"f32", MatmulPrecision::full}, {"bf16", MatmulPrecision::bf16}},
       "of the factors of the linear layers' products; weights, sums and all else are f32");
   schema.field("seed", seed, "of the data, the initial values and dropout")
       .non_negative()

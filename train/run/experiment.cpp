@@ -42,8 +42,7 @@ Experiment build_experiment(const Config& config, std::unique_ptr<Task> task, Sh
 
 Experiment build_experiment(const Config& config, Shard rank,
                             const std::optional<TokenizerModel>& tokenizer) {
-  require_memory(
-      memory_need(config, config.task->least_size(), MemoryUse::experiment, rank.count));
+  require_memory(memory_need(config, config.task->least_size(), MemoryUse::experiment, rank.count));
   return build_experiment(config, build_task(config, tokenizer), rank);
 }
 

@@ -56,7 +56,7 @@ void Recorder::announce() const {
   const Task& task = *experiment_.task;
   if (!task.summary().empty()) progress_.say(task.summary());
   for (const std::string& warning : task.warnings()) progress_.say("warning: " + warning);
-  if (config_.train.precision == ProductPrecision::bf16 &&
+  if (config_.train.precision == MatmulPrecision::bf16 &&
       !backend_for(experiment_.model->device()).has_bf16_products) {
     progress_.say(
         "precision bf16: this processor has no products of bf16; they are computed in f32 from "

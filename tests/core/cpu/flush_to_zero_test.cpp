@@ -8,8 +8,8 @@
 
 #include "core/backend.h"
 #include "core/ops.h"
-#include "tests/device.h"
 #include "tests/core/ops/kernel_testing.h"
+#include "tests/device.h"
 
 namespace mobius::flush_to_zero_test {
 namespace {

@@ -21,7 +21,7 @@ struct Weights {
   TrainedParameter used, unused;  // unused: its gradient is 0, and it only decays
 };
 
-Weights ones_after(int steps, const OptimizerOptions& options, ProductPrecision precision) {
+Weights ones_after(int steps, const OptimizerOptions& options, MatmulPrecision precision) {
   const Weights weights = {{"used", Variable(Tensor::ones({6, 5}), true), true},
                            {"unused", Variable(Tensor::ones({6, 5}), true), true}};
   const auto optimizer = options.build({weights.used, weights.unused});
@@ -43,8 +43,8 @@ double movement(const TrainedParameter& parameter) {
 }
 
 void expect_no_lost_update(const OptimizerOptions& options) {
-  const Weights full = ones_after(100, options, ProductPrecision::full);
-  const Weights bf16 = ones_after(100, options, ProductPrecision::bf16);
+  const Weights full = ones_after(100, options, MatmulPrecision::full);
+  const Weights bf16 = ones_after(100, options, MatmulPrecision::bf16);
   EXPECT_GT(movement(full.used), 5e-3);
   EXPECT_NEAR(movement(bf16.used), movement(full.used), 0.01 * movement(full.used));
   EXPECT_NEAR(movement(full.unused), 1e-3, 1e-5);
@@ -70,10 +70,10 @@ TEST(Bf16Training, LosesNoUpdateAndNoDecayOfSgd) {
 TEST(Precision, IsF32OrBf16) {
   const Registries known;
   const auto config = config_of(kTinyRun, {}, known);
-  EXPECT_EQ(config->train.precision, ProductPrecision::full);
+  EXPECT_EQ(config->train.precision, MatmulPrecision::full);
   EXPECT_THAT(resolved_yaml(*config), HasSubstr("  precision: f32\n"));
   const auto bf16 = config_of(kTinyRun, {"train.precision=bf16"}, known);
-  EXPECT_EQ(bf16->train.precision, ProductPrecision::bf16);
+  EXPECT_EQ(bf16->train.precision, MatmulPrecision::bf16);
   EXPECT_THAT(resolved_yaml(*bf16), HasSubstr("  precision: bf16\n"));
   EXPECT_THAT(error_of([&] { config_of(kTinyRun, {"train.precision=f16"}, known); }),
               HasSubstr("train.precision: unknown choice 'f16'"));

@@ -83,12 +83,12 @@ TEST(Bf16, NaNStaysOne) {
 
 TEST(Bf16, OperandsAreRoundedOnceAndOnlyFromF32) {
   const Tensor x = random_tensor<float>({5, 3}, 1);
-  EXPECT_EQ(product_operand(x, ProductPrecision::full).raw(), x.raw());
-  const Tensor rounded = product_operand(x, ProductPrecision::bf16);
+  EXPECT_EQ(product_operand(x, MatmulPrecision::full).raw(), x.raw());
+  const Tensor rounded = product_operand(x, MatmulPrecision::bf16);
   EXPECT_EQ(rounded.dtype(), DType::bf16);
-  EXPECT_EQ(product_operand(rounded, ProductPrecision::bf16).raw(), rounded.raw());
+  EXPECT_EQ(product_operand(rounded, MatmulPrecision::bf16).raw(), rounded.raw());
   const Tensor f64 = random_tensor<double>({5, 3}, 1);
-  EXPECT_EQ(error_of([&] { product_operand(f64, ProductPrecision::bf16); }),
+  EXPECT_EQ(error_of([&] { product_operand(f64, MatmulPrecision::bf16); }),
             "products in bf16: expected f32 operands, got f64");
 }
 
