@@ -1,21 +1,19 @@
-// Differentiable operations. Each is the function of the same name in core/ops.h with its gradient
-// beside it (autograd/*_ops.cpp); shapes and errors are as there. Operands broadcast where they do
-// there.
+// All differentiable operations. Each is the function of the same name in core/ops/ with its
+// gradient; shapes and errors are described there. The sources are in autograd/ops/, one for each
+// family.
 #pragma once
-
-#include <vector>
 
 #include "autograd/variable.h"
 #include "core/ops.h"
 
 namespace mobius {
 
-// ---- elementwise (elementwise_ops.cpp)
+// ---- elementwise; operands broadcast
 Variable add(const Variable& a, const Variable& b);
 Variable sub(const Variable& a, const Variable& b);
 Variable mul(const Variable& a, const Variable& b);
 Variable div(const Variable& a, const Variable& b);
-/// Where both are equal the gradient goes to a.
+/// The gradient of equal elements goes to a.
 Variable maximum(const Variable& a, const Variable& b);
 Variable minimum(const Variable& a, const Variable& b);
 inline Variable operator+(const Variable& a, const Variable& b) { return add(a, b); }
@@ -24,9 +22,7 @@ inline Variable operator*(const Variable& a, const Variable& b) { return mul(a, 
 inline Variable operator/(const Variable& a, const Variable& b) { return div(a, b); }
 
 Variable unary(const Unary& f, const Variable& x);
-/// silu(gate) up, of equal shapes.
-Variable swiglu(const Variable& gate, const Variable& up);
-Variable affine(const Variable& x, double a, double b);  // a x + b
+Variable affine(const Variable& x, double a, double b);
 inline Variable neg(const Variable& x) { return affine(x, -1, 0); }
 inline Variable scale(const Variable& x, double factor) { return affine(x, factor, 0); }
 inline Variable exp(const Variable& x) { return unary({UnaryOp::exp}, x); }
@@ -50,25 +46,24 @@ inline Variable gelu(const Variable& x) { return unary({UnaryOp::gelu}, x); }
 inline Variable gelu_tanh(const Variable& x) { return unary({UnaryOp::gelu_tanh}, x); }
 inline Variable elu(const Variable& x) { return unary({UnaryOp::elu}, x); }
 inline Variable elu_plus_one(const Variable& x) { return unary({UnaryOp::elu_plus_one}, x); }
-/// min(max(x, low), high); infinities leave a side open. Gradient 0 where it acts.
+/// min(max(x, low), high); an infinite bound has no effect. The gradient of a clamped element is 0.
 inline Variable clamp(const Variable& x, double low, double high) {
   return unary({UnaryOp::clamp, low, high}, x);
 }
-/// condition ? a : b; condition is u8 and has no gradient.
+/// `condition` has no gradient.
 Variable where(const Tensor& condition, const Variable& a, const Variable& b);
-/// The same key drops the same elements.
-Variable dropout(const Variable& x, double p, RngKey key);
-/// log 2F1(a, b; c; x), 0 <= x < 1.
+Variable swiglu(const Variable& gate, const Variable& up);
 Variable log_hyp2f1(double a, double b, double c, const Variable& x);
+Variable dropout(const Variable& x, double p, RngKey key);
 
-// ---- reductions (reduce_ops.cpp)
+// ---- reductions
 Variable sum(const Variable& x, const std::vector<int>& dims = {}, bool keepdim = false);
 Variable mean(const Variable& x, const std::vector<int>& dims = {}, bool keepdim = false);
-/// Ties share the gradient equally.
+/// Equal maxima share the gradient equally.
 Variable max(const Variable& x, int dim, bool keepdim = false);
 Variable cumsum(const Variable& x, int dim);
 
-// ---- shape (shape_ops.cpp)
+// ---- views and copies of elements
 Variable reshape(const Variable& x, Shape shape);
 Variable transpose(const Variable& x, int dim0, int dim1);
 Variable permute(const Variable& x, const std::vector<int>& dims);
@@ -77,77 +72,72 @@ Variable expand(const Variable& x, const Shape& shape);
 Variable concat(const std::vector<Variable>& parts, int dim);
 /// Consecutive slices of the given sizes along dim, as views.
 std::vector<Variable> split(const Variable& x, const std::vector<std::int64_t>& sizes, int dim);
-/// A number of heads, of equal width, that stand side by side among the columns of a matrix.
+/// n_heads heads of equal width, which lie side by side among the columns of a matrix.
 struct HeadColumns {
   std::int64_t n_heads, width;
 };
-/// The columns of x[B, N, D] as heads, part after part: views [B, n_heads, N, width]. Throws
-/// ShapeError unless the parts have D columns together.
+/// The columns of x[B, N, D] as heads: one view [B, n_heads, N, width] for each part, in order.
+/// Throws ShapeError unless the parts have D columns in total.
 std::vector<Variable> split_heads(const Variable& x, const std::vector<HeadColumns>& parts);
+Variable gather_rows(const Variable& table, const RowIndex& index);
+Variable gather_rows(const Variable& table, const Tensor& index);
 
-// ---- matrix products (matmul_ops.cpp)
+// ---- products
 Variable matmul(const Variable& a, const Variable& b);
-/// x[..., K] weight[N, K]^T + bias[N]; bias may be undefined.
-/// `precision` is that of the operands, forward and backward: x, weight and the gradient; the bias
-/// and all sums stay f32.
+/// `precision` applies to x, weight and the gradient of the result; the bias and all sums stay f32.
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias = {},
-                ProductPrecision precision = ProductPrecision::full);
-/// activation(linear(x, weight, bias)), in one pass over the result.
+                MatmulPrecision precision = MatmulPrecision::full);
+/// activation(linear(x, weight, bias)).
 Variable linear_activation(const Variable& x, const Variable& weight, const Variable& bias,
                            Activation activation,
-                           ProductPrecision precision = ProductPrecision::full);
+                           MatmulPrecision precision = MatmulPrecision::full);
 
-// ---- attention pieces (attention_ops.cpp)
-Variable masked_softmax(const Variable& scores, double scale, const AttentionMask& mask);
+// ---- layers
+Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
+Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias,
+                    double eps = 1e-5);
 Variable rope(const Variable& x, double base, std::int64_t offset = 0);
-
-/// Fused attention: shapes and formulas in core/attention.h. Fields that core/attention.h allows to
-/// be undefined may be undefined here.
-struct AttentionVariables {
-  Variable q, k, v, key_bias{}, distance_bias{}, sharpness{}, log_factor{};
-};
-Variable attention(const AttentionSpec& spec, const AttentionVariables& inputs);
-
-/// By feature products, linear in the sequence: see LinearAttentionInputs.
-Variable linear_attention(const Variable& q, const Variable& k, const Variable& v, bool causal,
-                          double eps);
-
-// ---- vectors as points (point_ops.cpp)
 /// x[..., n, d] = length * direction.
 struct Polar {
   Variable direction;  // x / max(|x|, least_length)
   Variable length;     // |x|, [..., n, 1]; its gradient at x = 0 is 0
 };
 Polar polar(const Variable& x);
-/// [mu ; raw] as points of Wasserstein-2 space: see GaussianPointsResult.
 struct GaussianPointVariables {
   Variable points;          // [R mu ; sigma], [..., n, 2d]
   Variable squared_length;  // of the points, [..., n, 1]
 };
 GaussianPointVariables gaussian_points(const Variable& x, const GaussianPoints& how);
 
-// ---- norms (norm_ops.cpp)
-Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
-Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias,
-                    double eps = 1e-5);
+// ---- attention
+Variable masked_softmax(const Variable& scores, double scale, const AttentionMask& mask);
+/// Fields that core/ops/attention.h allows to be undefined may be undefined here.
+using AttentionVariables = AttentionOperands<Variable>;
+Variable attention(const AttentionSpec& spec, const AttentionVariables& inputs);
+/// See LinearAttentionInputs.
+Variable linear_attention(const Variable& q, const Variable& k, const Variable& v, bool causal,
+                          double eps);
 
-// ---- rows and losses (loss_ops.cpp)
-Variable gather_rows(const Variable& table, const Tensor& index);
+// ---- cross-entropy
+
+/// All numbers stay on the device until they are read.
 struct LossResult {
-  Variable loss;        // scalar: sum of the losses / normalizer; 0 when no label counts
-  double loss_sum = 0;  // over the labels that count, undivided
-  Tensor positions;     // i64 [L]: where in the flattened labels each label that counts stands
-  Tensor predictions;   // i64 [L]: the likeliest token there
-  std::int64_t n_labels() const { return positions.numel(); }
+  Variable loss;       // scalar: sum of the losses / normalizer; 0 when no label counts
+  Tensor sums;         // f64 [2]: undivided sum of the losses; number of right scored predictions
+  Tensor predictions;  // i64 [L]: the likeliest class for each label that counts
+
+  std::int64_t n_labels() const { return predictions.numel(); }
+  /// Waits for the device.
+  double loss_sum() const { return sums.slice(0, 0, 1).item(); }
 };
-/// Mean cross-entropy of logits[R, V] over the labels[R] that are not -100. `normalizer` replaces
-/// the count of those labels when positive: a micro-batch divides by the count of its whole batch.
-LossResult cross_entropy(const Variable& logits, const Tensor& labels, double normalizer = 0);
-/// cross_entropy(hidden[..., D] weight[V, D]^T, labels[...]) without the logits of ignored
-/// positions, and in chunks of rows, so that no full [rows, V] matrix exists. `precision` as in
-/// linear(): of hidden, weight and the gradient of the logits.
+/// Mean cross-entropy of logits[R, V] over the labels[R] that count. A positive `normalizer`
+/// replaces their number: a micro-batch divides by the count of its whole batch.
+LossResult cross_entropy(const Variable& logits, const Labels& labels, double normalizer = 0);
+/// cross_entropy(hidden[..., D] weight[V, D]^T, labels[...]), in chunks of rows and without the
+/// logits of ignored positions, so that no [rows, V] matrix exists. `precision` applies to hidden,
+/// weight and the gradient of the logits.
 LossResult linear_cross_entropy(const Variable& hidden, const Variable& weight,
-                                const Tensor& labels, double normalizer = 0,
-                                ProductPrecision precision = ProductPrecision::full);
+                                const Labels& labels, double normalizer = 0,
+                                MatmulPrecision precision = MatmulPrecision::full);
 
 }  // namespace mobius

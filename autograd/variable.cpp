@@ -248,7 +248,22 @@ std::vector<Tensor> run_backward(Node& node, const std::vector<Tensor>& grad_out
   return grads;
 }
 
+// The 1 from which the backward() of this thread started, if it started from the default. A
+// gradient that is passed on unchanged shares its storage, and nobody changes it in place: it has
+// two owners.
+thread_local Tensor default_root;
+
+// Restores the default root of an outer backward().
+struct DefaultRootScope {
+  Tensor outer;
+  ~DefaultRootScope() { default_root = std::move(outer); }
+};
+
 }  // namespace
+
+bool is_default_root(const Tensor& gradient) {
+  return default_root.defined() && gradient.shares_storage(default_root);
+}
 
 void backward(const Variable& root, const Tensor& grad_root, bool retain_graph) {
   if (!root.requires_grad()) throw Error("backward: nothing it was computed from wants a gradient");
@@ -263,8 +278,10 @@ void backward(const Variable& root, const Tensor& grad_root, bool retain_graph) 
   const NoGradGuard no_grad;
   const Edge start = Graph::edge(root);
   PendingMap pending = count_consumers(start.node);
-  pending[start.node.get()].grads[start.output] =
-      grad_root.defined() ? grad_root : Tensor::ones(root.shape(), root.dtype(), root.device());
+  const DefaultRootScope scope{std::exchange(
+      default_root,
+      grad_root.defined() ? Tensor() : Tensor::ones(root.shape(), root.dtype(), root.device()))};
+  pending[start.node.get()].grads[start.output] = grad_root.defined() ? grad_root : default_root;
 
   std::vector<std::shared_ptr<Node>> ready{start.node};
   while (!ready.empty()) {

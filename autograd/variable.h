@@ -2,13 +2,15 @@
 //
 // A Variable is a tensor that remembers the operation it came from. backward() walks those
 // operations from the last to the first and knows nothing about them: each one carries its own
-// gradient, written beside it in autograd/*_ops.cpp.
+// gradient, written beside it in autograd/ops/.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -19,11 +21,11 @@ class Variable;
 
 /// Which inputs of an operation want a gradient; gradients of the others may be left undefined.
 using NeedsGrad = std::vector<bool>;
-/// Maps the gradients of the outputs (undefined where nothing depends on an output) to those of
-/// the inputs, in the order in which the inputs were given to record(). A gradient may have the
-/// shape to which its input was broadcast: the walker sums it down.
-using BackwardFn =
-    std::function<std::vector<Tensor>(const std::vector<Tensor>& grad_outputs, const NeedsGrad&)>;
+using Grads = std::vector<Tensor>;
+/// Maps the gradients of the outputs (undefined for an output that nothing depends on) to those of
+/// the inputs, in the order in which record() was given the inputs. A gradient may have the shape
+/// to which its input was broadcast: the walker sums it down.
+using BackwardFn = std::function<Grads(const Grads& grad_outputs, const NeedsGrad&)>;
 
 /// A handle: copies share data, gradient and hooks.
 class Variable {
@@ -51,7 +53,7 @@ class Variable {
   const Tensor& grad() const;
   Tensor& mutable_grad();
   void zero_grad();
-  /// The same data, cut off from the graph.
+  /// Returns the same data without the graph.
   Variable detach() const;
 
   /// Called after each backward() has added its whole contribution to this leaf's gradient, in the
@@ -82,11 +84,20 @@ class Saved {
   std::uint64_t version_ = 0;
 };
 
-/// Makes the result of operation `op` (a literal) a Variable. The graph grows only when gradients
-/// are enabled and an input requires one; otherwise `backward` is dropped with what it saved.
+/// Makes the result of operation `op` (a literal) a Variable. The graph grows only if gradients are
+/// enabled and an input requires one; otherwise `backward` and what it saved are dropped.
 Variable record(std::string_view op, const std::vector<Variable>& inputs, Tensor output,
                 BackwardFn backward);
-/// The same for an operation with several outputs.
+/// Records an operation with one input: `backward` maps the gradient of the output to that of the
+/// input.
+template <std::invocable<const Tensor&> Backward>
+Variable record(std::string_view op, const Variable& input, Tensor output, Backward backward) {
+  return record(op, std::vector{input}, std::move(output),
+                [backward = std::move(backward)](const Grads& grads, const NeedsGrad&) {
+                  return Grads{backward(grads[0])};
+                });
+}
+/// Records an operation with several outputs.
 std::vector<Variable> record_many(std::string_view op, const std::vector<Variable>& inputs,
                                   std::vector<Tensor> outputs, BackwardFn backward);
 
@@ -94,6 +105,9 @@ std::vector<Variable> record_many(std::string_view op, const std::vector<Variabl
 /// the gradient of every leaf that requires one. The graph is freed on the way unless
 /// `retain_graph`; a second call over a freed graph throws Error.
 void backward(const Variable& root, const Tensor& grad_root = {}, bool retain_graph = false);
+/// Whether a gradient that a BackwardFn received is known to be the 1 from which backward() starts
+/// by default. Does not read its memory, so it waits for no device.
+bool is_default_root(const Tensor& gradient);
 
 /// While one lives, operations on this thread are not recorded.
 class NoGradGuard {

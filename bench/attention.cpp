@@ -1,5 +1,5 @@
-// Attention alone, forward and backward, causal, f32: one kind of attention at one length, through
-// the functional forms in nn/attention/ with all the work around the kernel. Prints one JSON line;
+// Times causal attention alone, forward and backward, in f32: one kind of attention at one length,
+// by the functions in nn/attention/, including the work around the kernel. Prints one JSON line;
 // see bench/README.md for the arguments, the contract, and the PyTorch peer.
 #include <fmt/core.h>
 
@@ -30,11 +30,11 @@ struct Arguments {
   double warm_s = 1, time_s = 2;
 };
 
-// A kind of attention, made ready for the sizes.
+// A kind of attention with its inputs and sizes.
 struct Kernel {
   std::int64_t qk_dim;  // width of queries and keys
-  double gflop;         // of the seven products over the visible pairs; 0: has none
-  std::function<Variable(const Variable& q, const Variable& k, const Variable& v)> attend;
+  double gflop;         // of the seven products over the visible pairs; 0 if there are none
+  std::function<Variable(const HeadInputs& in)> attend;
   std::vector<Variable> parameters = {};  // trained with q, k and v
 };
 
@@ -42,16 +42,16 @@ const AttentionMask causal{.causal = true};
 
 double as_double(std::int64_t n) { return static_cast<double>(n); }
 
-// Scores take two products of the width of queries and keys forward, and dq, dk backward; so that
-// of the seven, four are qk_dim wide and three (out, dv, dw) head_dim. Two flop a multiply-add.
+// Of the seven products, four are qk_dim wide (the scores, computed forward and backward, dq and
+// dk) and three head_dim wide (out, dv, dw). A multiply-add is two flop.
 double products_gflop(const Arguments& a, std::int64_t qk_dim, double pairs) {
   return 2e-9 * as_double(a.batch * a.heads) * pairs * as_double(4 * qk_dim + 3 * a.head_dim);
 }
 
-// Half the square.
+// Returns half the square.
 double causal_pairs(const Arguments& a) { return as_double(a.seq_len * a.seq_len) / 2; }
 
-// One number a head.
+// Makes one number per head.
 Variable per_head(const Arguments& a, double value) {
   return Variable(Tensor::full({a.heads, 1, 1}, value), /*requires_grad=*/true);
 }
@@ -59,62 +59,53 @@ Variable per_head(const Arguments& a, double value) {
 Kernel softmax(const Arguments& a) {
   return {.qk_dim = a.head_dim,
           .gflop = products_gflop(a, a.head_dim, causal_pairs(a)),
-          .attend = [](const Variable& q, const Variable& k, const Variable& v) {
-            return softmax_attention(q, k, v, causal);
-          }};
+          .attend = [](const HeadInputs& in) { return attention(softmax_call(in)); }};
 }
 
-// Newton's kernel, with the points in the ball made from q, k and a learned alpha.
+// The newton kernel, including the map of q, k and a learned alpha to the ball.
 Kernel conformal(const Arguments& a, ConformalNormalize normalize) {
   const ConformalKernel kernel = conformal_kernel(ConformalWeight::newton, a.head_dim);
   const Variable alpha = per_head(a, 1);
   return {.qk_dim = a.head_dim,
           .gflop = products_gflop(a, a.head_dim, causal_pairs(a)),
           .attend =
-              [=](const Variable& q, const Variable& k, const Variable& v) {
-                return conformal_attention(q, k, v, alpha, kernel, normalize, causal);
+              [=](const HeadInputs& in) {
+                return attention(conformal_call(in, alpha, kernel, normalize));
               },
           .parameters = {alpha}};
 }
 
-// From [mu ; raw sigma], with RoPE and a learned tau.
+// Takes [mu ; raw sigma], with RoPE and a learned tau.
 Kernel w2(const Arguments& a) {
   const Variable tau = per_head(a, 16);
-  return {.qk_dim = 2 * a.head_dim,
-          .gflop = products_gflop(a, 2 * a.head_dim, causal_pairs(a)),
-          .attend =
-              [=](const Variable& q, const Variable& k, const Variable& v) {
-                return w2_attention(q, k, v, tau, causal,
-                                    /*rope_base=*/10000);
-              },
-          .parameters = {tau}};
+  return {
+      .qk_dim = 2 * a.head_dim,
+      .gflop = products_gflop(a, 2 * a.head_dim, causal_pairs(a)),
+      .attend =
+          [=](const HeadInputs& in) { return attention(w2_call(in, tau, /*rope_base=*/10000)); },
+      .parameters = {tau}};
 }
 
-// As w2; its scores are products of the head dimension.
+// Like w2, but its scores are products of the head dimension.
 Kernel w2_overlap(const Arguments& a) {
   return {.qk_dim = 2 * a.head_dim,
           .gflop = products_gflop(a, a.head_dim, causal_pairs(a)),
-          .attend = [](const Variable& q, const Variable& k, const Variable& v) {
-            return w2_overlap_attention(q, k, v, causal,
-                                        /*rope_base=*/10000);
+          .attend = [](const HeadInputs& in) {
+            return attention(w2_overlap_call(in, /*rope_base=*/10000));
           }};
 }
 
 Kernel linear_kernel(const Arguments& a) {
-  return {.qk_dim = a.head_dim,
-          .gflop = 0,
-          .attend = [](const Variable& q, const Variable& k, const Variable& v) {
-            return elu_linear_attention(q, k, v, causal);
+  return {.qk_dim = a.head_dim, .gflop = 0, .attend = [](const HeadInputs& in) {
+            return attention(linear_call(in));
           }};
 }
 
 Kernel performer(const Arguments& a) {
   const Tensor omega =
       orthogonal_gaussian(PerformerOptions().n_features, a.head_dim, {1, 5}, DType::f32);
-  return {.qk_dim = a.head_dim,
-          .gflop = 0,
-          .attend = [=](const Variable& q, const Variable& k, const Variable& v) {
-            return performer_attention(q, k, v, omega, causal);
+  return {.qk_dim = a.head_dim, .gflop = 0, .attend = [=](const HeadInputs& in) {
+            return attention(performer_call(in, omega));
           }};
 }
 
@@ -124,9 +115,7 @@ Kernel sparse(const Arguments& a, SparsePattern pattern) {
   const double pairs = window * (as_double(a.seq_len) - (window - 1) / 2);
   return {.qk_dim = a.head_dim,
           .gflop = pattern == SparsePattern::local ? products_gflop(a, a.head_dim, pairs) : 0,
-          .attend = [=](const Variable& q, const Variable& k, const Variable& v) {
-            return sparse_attention(q, k, v, selection, causal);
-          }};
+          .attend = [=](const HeadInputs& in) { return attention(sparse_call(in, selection)); }};
 }
 
 using KernelFactory = std::function<Kernel(const Arguments&)>;
@@ -174,7 +163,7 @@ Arguments parse(int argc, char** argv) {
 }
 
 std::vector<double> time_attention(const Arguments& a, const Kernel& kernel) {
-  // [B, H, N, D] as a model has it: heads side by side in memory.
+  // [B, H, N, D] with the layout of a model: heads are interleaved in memory.
   const auto heads = [&](std::int64_t width, std::uint64_t stream) {
     return random_normal({a.batch, a.seq_len, a.heads, width}, 0, 1, {1, stream}).transpose(1, 2);
   };
@@ -185,7 +174,7 @@ std::vector<double> time_attention(const Arguments& a, const Kernel& kernel) {
   leaves.insert(leaves.end(), {q, k, v});
   const auto call = [&] {
     for (Variable& leaf : leaves) leaf.zero_grad();
-    backward(kernel.attend(q, k, v), grad);
+    backward(kernel.attend({.q = q, .k = k, .v = v, .mask = causal}), grad);
   };
   time_calls(call, a.warm_s, 2);
   return time_calls(call, a.time_s, 3);

@@ -1,5 +1,5 @@
-// One training step of a GPT-style language model, through the parts the trainer uses. Prints one
-// JSON line; see bench/README.md for the arguments, the contract, and the PyTorch peer.
+// Times one training step of a GPT-style language model, with the components of the trainer. Prints
+// one JSON line; see bench/README.md for the arguments, the contract, and the PyTorch peer.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -22,7 +22,7 @@ struct Arguments {
   std::int64_t vocab = 256, d_model = 384, layers = 6, heads = 6, seq_len = 256, batch = 8;
   std::int64_t warmup = 3, steps = 10;
   std::string attention = "softmax";
-  ProductPrecision precision = ProductPrecision::full;
+  MatmulPrecision precision = MatmulPrecision::full;
 };
 
 Arguments parse(int argc, char** argv) {
@@ -37,8 +37,8 @@ Arguments parse(int argc, char** argv) {
   app.add_option("--warmup", a.warmup, "untimed steps");
   app.add_option("--steps", a.steps, "timed steps");
   app.add_option("--attention", a.attention, "attention.kind");
-  const std::map<std::string, ProductPrecision> precisions = {{"f32", ProductPrecision::full},
-                                                              {"bf16", ProductPrecision::bf16}};
+  const std::map<std::string, MatmulPrecision> precisions = {{"f32", MatmulPrecision::full},
+                                                             {"bf16", MatmulPrecision::bf16}};
   app.add_option("--precision", a.precision, "train.precision: f32 (default) or bf16")
       ->transform(CLI::CheckedTransformer(precisions));
   try {
@@ -61,7 +61,7 @@ ModelOptions model_options(const Arguments& a) {
   return options;
 }
 
-// Uniform tokens, each labelled with the next: the time does not depend on what they say.
+// Makes uniform tokens, each labelled with the next: the time does not depend on their values.
 Batch random_tokens(const Arguments& a, std::int64_t step) {
   Batch batch;
   batch.inputs = Tensor::empty({a.batch, a.seq_len}, DType::i32);
@@ -80,8 +80,9 @@ Batch random_tokens(const Arguments& a, std::int64_t step) {
   return batch;
 }
 
-// Two flop a multiply-add, forward and twice backward: every weight of a matrix meets every token;
-// attention takes half the square of pairs, two products of the model's width forward.
+// A multiply-add is two flop, once forward and twice backward. Every matrix weight is multiplied
+// with every token; attention has two products of the model's width forward, over half the square
+// of pairs.
 double gflop_of(const LanguageModel& model, const Arguments& a) {
   std::int64_t weights = 0;
   for (const auto& [name, value] : model.parameters())
@@ -104,6 +105,6 @@ int main(int argc, char** argv) {
       R"({{"name": "Mobius", "precision": "{}", "ms": {:.2f}, "ms_min": {:.2f}, "peak_mb": {:.1f}, )"
       R"("gflop": {:.2f}, "matmul_gflop_s": {:.1f}, "threads": {}}})"
       "\n",
-      a.precision == ProductPrecision::bf16 ? "bf16" : "f32", ms[ms.size() / 2], ms.front(), memory,
+      a.precision == MatmulPrecision::bf16 ? "bf16" : "f32", ms[ms.size() / 2], ms.front(), memory,
       gflop_of(model, a), matmul_gflop_s(), num_threads());
 }

@@ -1,7 +1,7 @@
-// The matrix products of the training steps that bench/run.py times, in f32 and in bf16 (operands
-// are rounded where a training step first needs them so), beside a large square one, the peak:
-// multi-query associative recall (d_model 128, 16 384 tokens, 1024 labelled ones, vocabulary 8192)
-// and the language model (d_model 384, 2048 tokens, vocabulary 256).
+// Times the matrix products of the training steps of bench/run.py, in f32 and in bf16 (including
+// the rounding of operands that a training step does first), and a large square one, the peak. The
+// steps are multi-query associative recall (d_model 128, 16 384 tokens, 1024 labelled ones,
+// vocabulary 8192) and the language model (d_model 384, 2048 tokens, vocabulary 256).
 #include <benchmark/benchmark.h>
 
 #include "core/ops.h"
@@ -20,7 +20,7 @@ void report(benchmark::State& state, std::int64_t m, std::int64_t n, std::int64_
 }
 
 // y[rows, out] = x[rows, in] weight[out, in]^T.
-void forward(benchmark::State& state, ProductPrecision precision) {
+void forward(benchmark::State& state, MatmulPrecision precision) {
   const std::int64_t rows = state.range(0), in = state.range(1), out = state.range(2);
   const Tensor x = randn({rows, in}), weight = randn({out, in});
   for (auto _ : state) {
@@ -31,7 +31,7 @@ void forward(benchmark::State& state, ProductPrecision precision) {
 }
 
 // grad_x[rows, in] = grad_y[rows, out] weight[out, in].
-void grad_input(benchmark::State& state, ProductPrecision precision) {
+void grad_input(benchmark::State& state, MatmulPrecision precision) {
   const std::int64_t rows = state.range(0), in = state.range(1), out = state.range(2);
   const Tensor grad_y = randn({rows, out}), weight = product_operand(randn({out, in}), precision);
   for (auto _ : state) benchmark::DoNotOptimize(matmul(product_operand(grad_y, precision), weight));
@@ -39,7 +39,7 @@ void grad_input(benchmark::State& state, ProductPrecision precision) {
 }
 
 // grad_weight[out, in] = grad_y[rows, out]^T x[rows, in].
-void grad_weight(benchmark::State& state, ProductPrecision precision) {
+void grad_weight(benchmark::State& state, MatmulPrecision precision) {
   const std::int64_t rows = state.range(0), in = state.range(1), out = state.range(2);
   const Tensor grad_y = product_operand(randn({rows, out}), precision),
                x = product_operand(randn({rows, in}), precision);
@@ -70,11 +70,11 @@ void layers(benchmark::internal::Benchmark* b) {
 }
 
 BENCHMARK(square)->Arg(2048)->Unit(benchmark::kMillisecond)->UseRealTime();
-BENCHMARK_CAPTURE(forward, f32, ProductPrecision::full)->Apply(layers);
-BENCHMARK_CAPTURE(forward, bf16, ProductPrecision::bf16)->Apply(layers);
-BENCHMARK_CAPTURE(grad_input, f32, ProductPrecision::full)->Apply(layers);
-BENCHMARK_CAPTURE(grad_input, bf16, ProductPrecision::bf16)->Apply(layers);
-BENCHMARK_CAPTURE(grad_weight, f32, ProductPrecision::full)->Apply(layers);
-BENCHMARK_CAPTURE(grad_weight, bf16, ProductPrecision::bf16)->Apply(layers);
+BENCHMARK_CAPTURE(forward, f32, MatmulPrecision::full)->Apply(layers);
+BENCHMARK_CAPTURE(forward, bf16, MatmulPrecision::bf16)->Apply(layers);
+BENCHMARK_CAPTURE(grad_input, f32, MatmulPrecision::full)->Apply(layers);
+BENCHMARK_CAPTURE(grad_input, bf16, MatmulPrecision::bf16)->Apply(layers);
+BENCHMARK_CAPTURE(grad_weight, f32, MatmulPrecision::full)->Apply(layers);
+BENCHMARK_CAPTURE(grad_weight, bf16, MatmulPrecision::bf16)->Apply(layers);
 
 }  // namespace

@@ -1,5 +1,5 @@
-// One training step on multi-query associative recall, through the parts the trainer uses. Prints
-// one JSON line; see bench/README.md for the arguments, the contract, and the PyTorch peer.
+// Times one training step on multi-query associative recall, with the components of the trainer.
+// Prints one JSON line; see bench/README.md for the arguments, the contract, and the PyTorch peer.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// Memory of the running process, as Linux counts it.
+// Memory of the running process, from Linux's /proc.
 #pragma once
 
 #include <fstream>
@@ -7,7 +7,7 @@
 
 namespace mobius {
 
-/// A field of /proc/self/status, in MiB; 0 where there is none.
+/// Returns a field of /proc/self/status in MiB; 0 if there is none.
 inline double status_mb(std::string_view field) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -16,7 +16,7 @@ inline double status_mb(std::string_view field) {
   return 0;
 }
 
-/// Resident memory, and its peak, in MiB.
+/// Return the resident memory and its peak in MiB.
 inline double resident_mb() { return status_mb("VmRSS:"); }
 inline double peak_mb() { return status_mb("VmHWM:"); }
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Runs every benchmark: the Google Benchmark suites, then one training step on recall, one of a language model, then
-attention alone, of Mobius beside the same in PyTorch.
+"""Runs every benchmark of Mobius and its peer in PyTorch: the Google Benchmark suites, one training step on recall, one of
+a language model, and attention alone.
 
-    python3 bench/run.py --build build                    # all of it (`make bench`)
-    python3 bench/run.py --only step --rounds 5           # the training step on recall alone
-    python3 bench/run.py --only lm                        # that of a language model, f32 and bf16
+    python3 bench/run.py --build build                    # everything (`make bench`)
+    python3 bench/run.py --only step --rounds 5           # only the training step on recall
+    python3 bench/run.py --only lm                        # only that of a language model, f32 and bf16
     python3 bench/run.py --only attention --rounds 1      # every kind of attention
     MOBIUS_PEER_PYTHON=/path/to/venv/bin/python3 make bench
 
 Every contender is a program that takes the sizes as options and prints one JSON object on its last line: name, ms (median
 time of a call), ms_min, peak_mb (peak resident memory of the process); bench/README.md has the whole contract. They take
-turns, a fresh process each, for several rounds; the tables show the median of the rounds' medians, the fastest call of
-all, and Mobius's advantage. The machine is given up to --wait-s seconds to come to rest before each. PyTorch is run at the
+turns for several rounds, each in a fresh process. The tables show the median of the rounds' medians, the fastest call of
+all, and Mobius's advantage. Each process waits up to --wait-s seconds until the machine is idle. PyTorch runs with the
 settings that its tuning guide recommends.
 """
 import argparse
@@ -46,14 +46,14 @@ def cores():
 
 
 def busy_seconds():
-    """CPU seconds the whole machine has spent working, from /proc/stat."""
+    """Returns the CPU seconds that the whole machine has been busy, from /proc/stat."""
     with open("/proc/stat") as file:
         fields = [int(x) for x in file.readline().split()[1:]]
     return (sum(fields[:8]) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def wait_quiet(limit_s):
-    """Returns after a second in which other processes used less than a tenth of a core, or after limit_s."""
+    """Waits for a second in which other processes use less than a tenth of a core, at most limit_s."""
     end = time.monotonic() + limit_s
     while True:
         busy, begin = busy_seconds(), time.monotonic()
@@ -63,13 +63,13 @@ def wait_quiet(limit_s):
 
 
 def find_jemalloc():
-    """The path of libjemalloc.so.2, or None. The linker resolves a bare name too, where ldconfig knows it."""
+    """Returns the path of libjemalloc.so.2, or a bare name that the linker resolves, or None."""
     found = glob.glob("/usr/lib/*/libjemalloc.so.2") + glob.glob("/usr/lib*/libjemalloc.so.2")
     return found[0] if found else ctypes.util.find_library("jemalloc")
 
 
 def peer_environment(jemalloc):
-    """PyTorch at its best: freed memory stays mapped on huge pages, and each core has one thread."""
+    """Returns the best environment for PyTorch: freed memory stays mapped on huge pages, one thread per core."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("OPENBLAS_")}
     environment["OMP_NUM_THREADS"] = str(cores())
     if jemalloc:
@@ -83,8 +83,8 @@ def peer_environment(jemalloc):
 
 
 def run_process(command, environment, folder=None):
-    """(output, seconds, others) of a command, `others` being the number of cores that other processes used meanwhile; None,
-    with a message, where it fails."""
+    """Returns (output, seconds, others) of a command, where `others` is the number of cores that other processes used
+    meanwhile. Prints a message and returns None if it fails."""
     def others_seconds():
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         return busy_seconds() - children.ru_utime - children.ru_stime
@@ -100,18 +100,18 @@ def run_process(command, environment, folder=None):
 
 
 def disturbance(others):
-    """A remark where other processes used more than a fifth of a core."""
+    """Returns a remark if other processes used more than a fifth of a core."""
     return f"  (others used {others} cores)" if others > 0.2 else ""
 
 
 def run_contender(command, environment):
-    """The JSON object on the last line of the command's output, and `others` as above; None where it fails."""
+    """Returns the JSON object on the last line of the command's output, with `others`; None if it fails."""
     done = run_process(command, environment)
     return done and {**json.loads(done[0].strip().splitlines()[-1]), "others": done[2]}
 
 
 def torch_version(python):
-    """The version of PyTorch that an interpreter has; None without one, or without the interpreter."""
+    """Returns the PyTorch version of an interpreter; None if either is missing."""
     if not shutil.which(python):
         return None
     probe = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
@@ -120,7 +120,7 @@ def torch_version(python):
 
 @functools.cache
 def peer_python():
-    """The interpreter that has PyTorch, or None; says which, or that it is skipped."""
+    """Returns the interpreter that has PyTorch, or None, and prints which."""
     python = os.environ.get("MOBIUS_PEER_PYTHON", "python3")
     version = torch_version(python)
     if version is None:
@@ -133,14 +133,14 @@ def peer_python():
 
 
 def contenders(build, program, ours, peers):
-    """(command, environment) of Mobius's `program` with each list of options in `ours`, and of the PyTorch program of the
-    same name with each in `peers`; says what is skipped, and why."""
+    """Returns (command, environment) of Mobius's `program` with each list of options in `ours`, and of the PyTorch program
+    of this name with each in `peers`. Prints what is skipped, and why."""
     path = pathlib.Path(build) / "bench" / program
     if path.exists():
         for options in ours:
             yield [str(path), *options], {**os.environ, "OMP_NUM_THREADS": str(cores())}
     else:
-        print(f"skipped: Mobius's own ({path} is not built)")
+        print(f"skipped: Mobius ({path} is not built)")
     python = peer_python()
     for options in peers if python else ():
         yield [python, str(HERE / "peers" / f"{program}.py"), *options], peer_environment(find_jemalloc())
@@ -151,8 +151,8 @@ def options_of(sizes):
 
 
 def measure(args, runs, key_of):
-    """Takes turns for all rounds; returns key_of(result) -> list of the results, and whether all succeeded. A contender
-    that fails once is left out of the later rounds."""
+    """Runs the contenders in turn for all rounds. Returns key_of(result) -> list of results, and whether all succeeded. A
+    contender that fails is skipped in later rounds."""
     runs, results, failed = list(runs), {}, set()
     for number in range(args.rounds):
         for index, (command, environment) in enumerate(runs):
@@ -171,13 +171,13 @@ def measure(args, runs, key_of):
 
 
 def summary(runs):
-    """(median ms, fastest ms, peak MiB) of one contender's rounds; the peak is over `base_mb`, where a contender says it."""
+    """Returns (median ms, fastest ms, peak MiB) of one contender's rounds; subtracts `base_mb`, if given, from the peak."""
     return (statistics.median(r["ms"] for r in runs), min(r["ms_min"] for r in runs),
             max(r["peak_mb"] - r.get("base_mb", 0) for r in runs))
 
 
 def matmul_peak(results):
-    """GFLOP/s of the fastest large matrix product of all of Mobius's processes; says it. 0 where none measured one."""
+    """Prints and returns the GFLOP/s of the fastest large matrix product of all processes of Mobius; 0 if none."""
     peak = max((r["matmul_gflop_s"] for runs in results.values() for r in runs if "matmul_gflop_s" in r), default=0)
     if peak:
         print(f"\nf32 peak, by a product of 2048 x 2048 matrices: {peak:.0f} GFLOP/s")
@@ -185,8 +185,8 @@ def matmul_peak(results):
 
 
 def print_step_table(results, gflop=0, peak=0):
-    """One row a contender; the ratios say how many times Mobius's time and memory the contender needs. `gflop` is of a
-    step; its share of `peak` is that of the median step."""
+    """Prints one row per contender; the ratios are its time and memory over Mobius's. `gflop` counts one step; the share
+    of `peak` is that of the median step."""
     rows = {name: summary(runs) for name, runs in results.items()}
     ours = rows.get("Mobius")
     width = max((len(name) for name in rows), default=0)
@@ -202,7 +202,7 @@ def print_step_table(results, gflop=0, peak=0):
 
 
 def run_step(args):
-    """The training step of every contender; False where one fails, and the results."""
+    """Times the training step of every contender. Returns whether all succeeded, and the results."""
     step = {key: getattr(args, key.replace("-", "_")) for key in SIZES}
     print("== one training step on multi-query associative recall: " +
           ", ".join(f"{key} {value}" for key, value in step.items()) + f", {cores()} threads")
@@ -215,7 +215,7 @@ def run_step(args):
 
 
 def print_lm_tables(results):
-    """A table for each precision. The work is the same in both, and so is the peak: that of f32."""
+    """Prints a table for each precision. Both have equal work and are compared with the f32 peak."""
     peak = matmul_peak(results)
     gflop = max((r["gflop"] for runs in results.values() for r in runs if "gflop" in r), default=0)
     for precision in PRECISIONS:
@@ -226,7 +226,7 @@ def print_lm_tables(results):
 
 
 def run_lm(args):
-    """The training step of a language model, of every contender; False where one fails, and the results."""
+    """Times the language-model step of every contender. Returns whether all succeeded, and the results."""
     print("== one training step of a language model: " +
           ", ".join(f"{key} {value}" for key, value in LM_SIZES.items()) + f", {cores()} threads")
     ours = [[*options_of(LM_SIZES), "--precision", precision] for precision in PRECISIONS]
@@ -239,7 +239,7 @@ def run_lm(args):
 
 
 def attention_runs(args):
-    """The contenders of every length, the shortest first."""
+    """Returns the contenders of every length, the shortest first."""
     for n in args.lengths:
         sizes = options_of({**ATTENTION_SIZES, "seq-len": n})
         ours = [[*sizes, "--kernel", kernel] for kernel in args.kernels]
@@ -250,8 +250,8 @@ def attention_runs(args):
 
 
 def print_attention_table(results):
-    """For each length and kernel, Mobius's row, and below it those of PyTorch, with how many times Mobius's time and memory
-    they need. Memory is counted over what the process held before its inputs were made, its libraries."""
+    """Prints, for each length and kernel, Mobius's row and below it those of PyTorch with their time and memory over
+    Mobius's. Memory excludes that before the inputs were made, i.e. the libraries."""
     peak = matmul_peak(results)
     print(f"\n{'':>5}  {'':20}  {'median ms':>9}  {'best ms':>8}  {'+ MiB':>8}  {'of peak':>7}  {'/ softmax':>9}"
           f"  {'x median':>8}  {'x best':>7}  {'x memory':>8}")
@@ -273,7 +273,7 @@ def print_attention_table(results):
 
 
 def run_attention(args):
-    """Every kind of attention at every length; False where one fails, and the results."""
+    """Times every kind of attention at every length. Returns whether all succeeded, and the results."""
     print("== causal attention, forward and backward, f32: " +
           ", ".join(f"{key} {value}" for key, value in ATTENTION_SIZES.items()) +
           f", n {', '.join(map(str, args.lengths))}, {cores()} threads")
@@ -284,7 +284,7 @@ def run_attention(args):
 
 
 def run_suites(args):
-    """The Google Benchmark suites; False where one fails."""
+    """Runs the Google Benchmark suites. Returns whether all succeeded."""
     suites = sorted((pathlib.Path(args.build) / "bench").glob("*_bench"))
     if not suites:
         print(f"skipped: the Google Benchmark suites (none in {args.build}/bench)")
@@ -298,7 +298,7 @@ def run_suites(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build", help="the build folder")
-    parser.add_argument("--only", choices=PARTS, help="leave the other parts out")
+    parser.add_argument("--only", choices=PARTS, help="run only this part")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--wait-s", type=float, default=30.0)
     parser.add_argument("--json", help="also write every result to this file")
@@ -306,9 +306,9 @@ def main():
     for key, value in SIZES.items():
         step.add_argument(f"--{key}", type=int, default=value)
     attention = parser.add_argument_group("attention")
-    attention.add_argument("--lengths", type=int, nargs="+", default=[256, 1024, 4096], help="of the sequences")
+    attention.add_argument("--lengths", type=int, nargs="+", default=[256, 1024, 4096], help="sequence lengths")
     attention.add_argument("--kernels", nargs="+", default=KERNELS, choices=KERNELS, metavar="KIND",
-                           help=f"of {', '.join(KERNELS)}; all unless given")
+                           help=f"any of {', '.join(KERNELS)}; by default all")
     args = parser.parse_args()
     parts = [part for part in PARTS if args.only in (None, part)]
     good, results = True, {}

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Trains the small character model of nanoGPT's README on Shakespeare from end to end: Mobius beside nanoGPT's own code.
+"""Trains the small character model of nanoGPT's README on Shakespeare from end to end, with Mobius and with nanoGPT's code.
 
     git clone https://github.com/karpathy/nanoGPT
     MOBIUS_PEER_PYTHON=venv/bin/python3 python3 bench/shakespeare.py --nanogpt nanoGPT --text tinyshakespeare.txt
 
 Needs PyTorch, numpy and requests (which nanoGPT's data preparation imports). All train 2000 iterations of 12 windows of 64
-characters, nanoGPT in f32, each in a fresh process at the settings of run.py. Total is the wall time of the process: reading
-the text or its tokens, training, evaluating on the way, saving. nanoGPT evaluates on 480 windows nine times, Mobius on all
-1742 of the validation text three times, which is a little more. ms a step is the median, without evaluation. The validation
-loss is that of the end: over all windows for Mobius; for nanoGPT by its own estimate over 2400 random ones, afterwards.
+characters, nanoGPT in f32, each in a fresh process with the settings of run.py. Total is the wall time of the process, for
+reading the text or its tokens, training, evaluation and saving. nanoGPT evaluates on 480 windows nine times, Mobius on all
+1742 of the validation text three times, which is a little more. ms/step is the median, without evaluation. The validation
+loss is the final one: over all windows for Mobius, and for nanoGPT its own estimate over 2400 random ones, afterwards.
 """
 import argparse
 import json
@@ -23,15 +23,15 @@ import tempfile
 import run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TOKENS = 12 * 64    # of a step
-# The flags of nanoGPT's README for a CPU; saving at each evaluation, so that the last weights can be evaluated again.
+TOKENS = 12 * 64    # per step
+# The flags of nanoGPT's README for a CPU. It saves at each evaluation, to evaluate the last weights again.
 FLAGS = ["config/train_shakespeare_char.py", "--device=cpu", "--log_interval=1", "--block_size=64", "--batch_size=12",
          "--n_layer=4", "--n_head=4", "--n_embd=128", "--max_iters=2000", "--lr_decay_iters=2000", "--dropout=0.0",
          "--always_save_checkpoint=True"]
 
 
 def finish(command, environment, folder=None):
-    """What run_process returns; ends the program where the command fails."""
+    """Returns the result of run_process; ends the program if the command fails."""
     done = run.run_process(command, environment, folder)
     if done is None:
         sys.exit(1)
@@ -39,7 +39,7 @@ def finish(command, environment, folder=None):
 
 
 def mobius(binary, text, folder, overrides):
-    """(validation loss, ms a step, seconds, others) of a run of Mobius."""
+    """Returns (validation loss, ms per step, seconds, others) of a run of Mobius."""
     command = [binary, "train", str(ROOT / "configs/lm/shakespeare_char.yaml"), f"task.text={text}", "eval.every=700",
                "--out", str(folder), *overrides]
     _, seconds, others = finish(command, {**os.environ, "OMP_NUM_THREADS": str(run.cores())})
@@ -50,14 +50,14 @@ def mobius(binary, text, folder, overrides):
 
 
 def prepare(python, nanogpt, text):
-    """nanoGPT's token files of the text, by its own program, which downloads one where there is none."""
+    """Makes nanoGPT's token files of the text with its own program, which would download a text if there were none."""
     folder = nanogpt / "data/shakespeare_char"
     shutil.copyfile(text, folder / "input.txt")
     finish([python, "prepare.py"], os.environ, folder)
 
 
 def nanogpt(python, folder, out, compiled):
-    """The same of a run of nanoGPT."""
+    """Returns (validation loss, ms per step, seconds, others) of a run of nanoGPT."""
     command = [python, "train.py", *FLAGS, f"--out_dir={out}", f"--compile={compiled}"]
     environment = run.peer_environment(run.find_jemalloc())
     output, seconds, others = finish([*command, "--eval_iters=20"], environment, folder)
@@ -69,10 +69,10 @@ def nanogpt(python, folder, out, compiled):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nanogpt", type=pathlib.Path, required=True, help="a copy of its repository")
+    parser.add_argument("--nanogpt", type=pathlib.Path, required=True, help="a clone of the nanoGPT repository")
     parser.add_argument("--text", type=pathlib.Path, required=True, help="tinyshakespeare")
     parser.add_argument("--mobius", default=str(ROOT / "build/mobius"), help="the binary")
-    parser.add_argument("--wait-s", type=float, default=30.0, help="the machine may take so long to come to rest")
+    parser.add_argument("--wait-s", type=float, default=30.0, help="longest wait for an idle machine")
     args = parser.parse_args()
     for option, path, good in (("--text", args.text, args.text.is_file()),
                                ("--nanogpt", args.nanogpt, (args.nanogpt / "data/shakespeare_char/prepare.py").is_file()),
@@ -90,7 +90,7 @@ def main():
             "Mobius, bf16": lambda: mobius(args.mobius, text, out / "bf16", ["train.precision=bf16"]),
             "nanoGPT": lambda: nanogpt(python, args.nanogpt, out / "eager", False),
             "nanoGPT, compiled": lambda: nanogpt(python, args.nanogpt, out / "compiled", True)}
-        print(f"{'':18}  {'val loss':>8}  {'ms a step':>9}  {'total s':>8}  {'x step':>7}  {'x total':>7}")
+        print(f"{'':18}  {'val loss':>8}  {'ms/step':>9}  {'total s':>8}  {'x step':>7}  {'x total':>7}")
         ours = None
         for name, train in contenders.items():
             run.wait_quiet(args.wait_s)

@@ -1,4 +1,4 @@
-// Wall times of calls, and the yardstick that they are held to.
+// Wall times of calls, and the peak that they are compared with.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace mobius {
 
-/// Milliseconds that a call takes.
+/// Returns the milliseconds that a call takes.
 inline double ms_of(const std::function<void()>& call) {
   const auto start = std::chrono::steady_clock::now();
   call();
@@ -18,7 +18,8 @@ inline double ms_of(const std::function<void()>& call) {
       .count();
 }
 
-/// Times of calls in ms, ascending: for at least `seconds`, and at least `least` of them.
+/// Returns the times of calls in ms, ascending. Makes at least `least` calls, for at least
+/// `seconds`.
 inline std::vector<double> time_calls(const std::function<void()>& call, double seconds,
                                       std::size_t least) {
   std::vector<double> ms;
@@ -30,7 +31,8 @@ inline std::vector<double> time_calls(const std::function<void()>& call, double 
   return ms;
 }
 
-/// GFLOP/s of the fastest of some f32 products of square matrices: the peak that shares are of.
+/// Returns the GFLOP/s of the fastest of several f32 products of square matrices, the peak that
+/// shares are relative to.
 inline double matmul_gflop_s() {
   constexpr std::int64_t n = 2048;
   const Tensor a = random_normal({n, n}, 0, 1, {1, 6}), b = random_normal({n, n}, 0, 1, {1, 7});

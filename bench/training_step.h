@@ -1,27 +1,31 @@
-// One training step through the parts that the trainer uses, timed.
+// Times training steps with the components of the trainer.
 #pragma once
 
 #include <functional>
 #include <vector>
 
 #include "bench/timing.h"
-#include "train/optimizer.h"
-#include "train/step.h"
+#include "train/optim/optimizer.h"
+#include "train/run/step.h"
 
 namespace mobius {
 
-/// Times in ms, ascending, of `steps` steps that follow `warmup` untimed ones: gradients of the
-/// batch, AdamW with its default options, the loss read. Making the batch is not timed.
+/// Returns the times in ms, ascending, of `steps` steps after `warmup` untimed ones. A step
+/// computes the gradients of the batch, updates with AdamW (default options) and reads the loss.
+/// Making the batch is not timed.
 inline std::vector<double> time_steps(LanguageModel& model,
                                       const std::function<Batch(std::int64_t step)>& batch_of,
                                       std::int64_t warmup, std::int64_t steps) {
   const auto optimizer = AdamWOptions().build(trained_parameters(model));
+  OneRank rank;
+  GradientSum alone(rank, optimizer->arena());
   std::vector<double> ms;
   for (std::int64_t step = 1; step <= warmup + steps; ++step) {
-    const Batch batch = batch_of(step);
+    const StepBatch batch = prepare_step(batch_of(step), /*micro_batches=*/1, model);
     const double took = ms_of([&] {
       model.zero_grad();
-      accumulate_gradients(model, batch, /*micro_batches=*/1, /*seed=*/1, step);
+      const StepScore score = accumulate_gradients(model, batch, /*seed=*/1, step, alone);
+      read_score(score, model, step, rank);
       optimizer->step(1e-3);
     });
     if (step > warmup) ms.push_back(took);

@@ -1,4 +1,4 @@
-# mobius_auto_option(NAME HELP): a cache variable that is AUTO (where it can be had), ON (demanded) or OFF.
+# mobius_auto_option(NAME HELP) defines a cache variable that is AUTO (on if available), ON (required) or OFF.
 function(mobius_auto_option name help)
   set(${name} AUTO CACHE STRING "${help}: AUTO, ON or OFF")
   set_property(CACHE ${name} PROPERTY STRINGS AUTO ON OFF)

@@ -1,7 +1,7 @@
 include(GNUInstallDirs)
 
-# Options shared by every target, carried by the interface library mobius_options. Of an installed Mobius, whoever links
-# it gets the headers and C++20 alone.
+# The interface library mobius_options carries the options of every target. Users of an installed Mobius get only the
+# headers and C++20 from it.
 add_library(mobius_options INTERFACE)
 target_include_directories(mobius_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/mobius>)
@@ -14,8 +14,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(mobius_options INTERFACE $<BUILD_INTERFACE:-Wno-restrict>)
 endif()
 
-# One binary serves every x86-64-v3 machine. Highway adds AVX-512 kernels beside the AVX2 ones and chooses at start;
-# it takes v3 as "AVX2 is certain" only when told not to ask for AES too, and then drops all lesser targets.
+# One binary serves every x86-64-v3 machine. Highway compiles AVX2 and AVX-512 kernels and chooses at start. It takes
+# AVX2 for granted, and drops lesser targets, only if it is told not to require AES as well.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   set(MOBIUS_X86_64 ON)
   target_compile_options(mobius_options INTERFACE $<BUILD_INTERFACE:-march=x86-64-v3>)
@@ -26,7 +26,7 @@ target_compile_definitions(mobius_options INTERFACE $<BUILD_INTERFACE:$<$<CONFIG
 
 if(MOBIUS_SANITIZE)
   set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
-  # GCC loses track of initialisation in instrumented code and warns inside the standard library.
+  # GCC wrongly reports uninitialised variables of the standard library in instrumented code.
   target_compile_options(mobius_options INTERFACE ${sanitize} -Wno-maybe-uninitialized)
   target_link_options(mobius_options INTERFACE ${sanitize})
 endif()

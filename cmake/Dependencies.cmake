@@ -1,5 +1,5 @@
 list(APPEND CMAKE_MODULE_PATH ${PROJECT_SOURCE_DIR}/cmake)
-# What scripts/install_deps.sh installs on Debian 12. Each library links what it needs, privately.
+# scripts/install_deps.sh installs these on Debian 12. Each library links its dependencies privately.
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
 find_package(OneDNN 2.6 REQUIRED)

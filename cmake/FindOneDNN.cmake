@@ -1,4 +1,4 @@
-# Defines DNNL::dnnl. Debian's own dnnl-config.cmake asks for OpenCL's headers, which a CPU user does not need.
+# Defines DNNL::dnnl. Debian's dnnl-config.cmake requires OpenCL headers, which the CPU backend does not need.
 find_path(OneDNN_INCLUDE_DIR oneapi/dnnl/dnnl.h)
 find_library(OneDNN_LIBRARY dnnl)
 if(OneDNN_INCLUDE_DIR)

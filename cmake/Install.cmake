@@ -1,4 +1,4 @@
-# `cmake --install`: the binary, the libraries and their headers, a CMake package and a pkg-config file.
+# `cmake --install` installs the binary, the libraries and their headers, a CMake package and a pkg-config file.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -25,7 +25,7 @@ install(FILES
   cmake/FindOneDNN.cmake cmake/FindSentencePiece.cmake
   DESTINATION ${package_dir})
 
-# Static libraries name nothing that they need, so pkg-config does.
+# Static libraries do not record their dependencies, so pkg-config lists them.
 get_target_property(onednn DNNL::dnnl IMPORTED_LOCATION)
 set(others "-lsentencepiece_train -lsentencepiece ${onednn}")
 foreach(path IN LISTS HDF5_C_LIBRARIES MPI_C_LIBRARIES)

@@ -1,5 +1,5 @@
-# MOBIUS_MPI: AUTO trains on several ranks where MPI is installed, ON demands it, OFF leaves it out.
-mobius_auto_option(MOBIUS_MPI "Several ranks, over MPI")
+# MOBIUS_MPI: AUTO supports several ranks if MPI is installed, ON requires it, OFF omits it.
+mobius_auto_option(MOBIUS_MPI "Several ranks with MPI")
 if(MOBIUS_MPI STREQUAL "ON")
   find_package(MPI REQUIRED COMPONENTS C)
 elseif(MOBIUS_MPI STREQUAL "AUTO")

@@ -4,16 +4,14 @@
 #include <bit>
 #include <limits>
 
+#include "core/round.h"
+
 namespace mobius {
 namespace {
 
 constexpr std::size_t largest_small_block = 4096;
 // Beyond this, rounding up to a size class could overflow.
 constexpr std::size_t largest_request = std::numeric_limits<std::size_t>::max() / 2;
-
-std::size_t round_up(std::size_t bytes, std::size_t step) {
-  return (bytes + step - 1) / step * step;
-}
 
 }  // namespace
 
@@ -56,7 +54,7 @@ void Allocator::deallocate(void* block, std::size_t bytes) noexcept {
   try {
     free_blocks_[capacity].push_back(block);
     stats_.cached += capacity;
-  } catch (...) {  // no memory to remember the block by
+  } catch (...) {  // no memory to record the cached block
     mark_usable(block, capacity, capacity);
     system_deallocate(block, capacity);
   }

@@ -1,4 +1,4 @@
-// Caching memory allocator with readable counters.
+// A caching memory allocator with usage counters.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace mobius {
 
-/// Bytes of blocks, after rounding up to the size class.
+/// Counts bytes of blocks after rounding up to the size class.
 struct MemoryStats {
-  std::size_t current = 0;  // handed out and not given back
+  std::size_t current = 0;  // in use
   std::size_t peak = 0;     // largest `current` since the start or the last reset_peak()
-  std::size_t cached = 0;   // freed, kept for the next request
+  std::size_t cached = 0;   // freed and kept for later requests
 };
 
-/// There is not enough memory, even with the cache given back to the system.
+/// Memory ran out, even after the cache was returned to the system.
 class OutOfMemory : public Error {
  public:
   OutOfMemory(std::size_t requested, const MemoryStats& stats);
@@ -30,12 +30,12 @@ class OutOfMemory : public Error {
   std::size_t requested_, in_use_, cached_;
 };
 
-/// Hands out 64-byte aligned blocks and keeps freed ones: mapping large buffers anew each
+/// Allocates 64-byte aligned blocks and caches freed ones: mapping large buffers anew at each
 /// training step costs more than the arithmetic on them. Thread-safe.
 ///
-/// Blocks come in size classes, multiples of 64 bytes up to 4 KiB and eight classes between one
-/// power of two and the next above it: at most 1/8 of a large block is lost to rounding, and
-/// requests of nearly the same size share blocks.
+/// Block sizes are rounded up to size classes: multiples of 64 bytes up to 4 KiB, above that eight
+/// classes between consecutive powers of two. Rounding wastes at most 1/8 of a large block, and
+/// requests of similar size share blocks.
 class Allocator {
  public:
   static constexpr std::size_t alignment = 64;
@@ -45,26 +45,26 @@ class Allocator {
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
-  /// Throws OutOfMemory saying what was asked for and what is in use. 0 bytes is a valid request.
+  /// 0 bytes is a valid request. Throws OutOfMemory.
   void* allocate(std::size_t bytes);
-  /// `bytes` as given to allocate().
+  /// `bytes` is the size that was given to allocate().
   void deallocate(void* block, std::size_t bytes) noexcept;
-  /// Returns every cached block to the system. Derived classes call it in their destructor.
+  /// Returns every cached block to the system. Derived classes must call it in their destructor.
   void release_cache() noexcept;
 
   MemoryStats stats() const;
   void reset_peak();
 
-  /// The size of the block that serves a request of `bytes`.
+  /// Returns the size of the block that serves a request of `bytes`.
   static std::size_t size_class(std::size_t bytes);
 
  protected:
-  /// `bytes` is a size class. nullptr when there is no more memory.
+  /// `bytes` is a size class. Returns nullptr if memory is exhausted.
   virtual void* system_allocate(std::size_t bytes) = 0;
   virtual void system_deallocate(void* block, std::size_t bytes) noexcept = 0;
 
-  /// For memory checkers: the first `used` bytes of the block may be touched from now on, the
-  /// rest of its `capacity` may not.
+  /// Tells memory checkers that only the first `used` of the block's `capacity` bytes may be
+  /// accessed from now on.
   virtual void mark_usable(void* block, std::size_t used, std::size_t capacity) noexcept;
 
  private:

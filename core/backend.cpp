@@ -1,28 +1,31 @@
 #include "core/backend.h"
 
-#include "core/cpu/cpu_backend.h"
 #include "core/error.h"
 
 namespace mobius {
 namespace {
 
-// Never destroyed: a tensor of static lifetime may outlive everything that could own a backend.
-Backend& cpu_backend() {
-  static Backend& backend = *new CpuBackend;
-  return backend;
+Backend* find_backend(Device device) {
+  switch (device.type) {
+    case DeviceType::cpu:
+      return cpu_backend(device.index);
+    case DeviceType::cuda:
+      return cuda_backend(device.index);
+    case DeviceType::test:
+      return test_backend(device.index);
+  }
+  return nullptr;
 }
 
 }  // namespace
 
 Backend& backend_for(Device device) {
-  switch (device.type) {
-    case DeviceType::cpu:
-      if (device.index != 0) break;
-      return cpu_backend();
-    case DeviceType::cuda:
-      throw Error("device {}: this build has no CUDA backend", to_string(device));
-  }
+  if (Backend* const backend = find_backend(device)) return *backend;
   throw Error("device {}: there is no such device", to_string(device));
+}
+
+void throw_family_lacking(Device device, std::string_view family) {
+  throw Error("device {}: it has no kernels of the family '{}'", to_string(device), family);
 }
 
 }  // namespace mobius

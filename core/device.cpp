@@ -2,16 +2,26 @@
 
 #include <charconv>
 
+#include "core/backend.h"
 #include "core/error.h"
 
 namespace mobius {
 
 std::string to_string(const Device& device) {
-  return device.type == DeviceType::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
+  switch (device.type) {
+    case DeviceType::cpu:
+      return "cpu";
+    case DeviceType::cuda:
+      return fmt::format("cuda:{}", device.index);
+    case DeviceType::test:
+      break;
+  }
+  return device.index == 0 ? "test" : fmt::format("test:{}", device.index);
 }
 
 Device device_from_name(const std::string& name) {
   if (name == "cpu") return {};
+  if (name == "test" && test_backend(0)) return {DeviceType::test, 0};
   if (name == "cuda") return {DeviceType::cuda, 0};
   if (name.starts_with("cuda:")) {
     int index = -1;

@@ -1,11 +1,15 @@
-// Where a tensor lives.
+// The devices that hold tensors.
 #pragma once
 
 #include <string>
 
 namespace mobius {
 
-enum class DeviceType { cpu, cuda };
+enum class DeviceType {
+  cpu,
+  cuda,
+  test  // exists only in test programs, which supply its backend (core/backend.h)
+};
 
 struct Device {
   DeviceType type = DeviceType::cpu;
@@ -14,9 +18,10 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-/// "cpu", "cuda:1".
+/// "cpu", "cuda:1", "test".
 std::string to_string(const Device& device);
-/// Inverse of to_string ("cuda" means "cuda:0"); throws Error on anything else.
+/// Inverse of to_string(); "cuda" means "cuda:0". Throws Error on any other name, and on "test" if
+/// the program does not have this device.
 Device device_from_name(const std::string& name);
 
 }  // namespace mobius

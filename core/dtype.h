@@ -37,7 +37,7 @@ struct BFloat16 {
 std::size_t size_of(DType dtype);
 /// "f32", "f64", ...
 std::string_view name_of(DType dtype);
-/// Inverse of name_of; throws Error on an unknown name.
+/// Inverse of name_of(). Throws Error if the name is unknown.
 DType dtype_from_name(std::string_view name);
 
 inline bool is_floating(DType dtype) {
@@ -62,7 +62,7 @@ constexpr DType dtype_of() {
   }
 }
 
-/// A type passed as a value, for the dispatchers below: `[&](auto tag) { using T = typename
+/// Passes a type as a value to the functions below: `[&](auto tag) { using T = typename
 /// decltype(tag)::type; }`.
 template <class T>
 struct TypeTag {

@@ -1,4 +1,5 @@
-// Errors of Mobius: one clear line that says what failed, where, what was expected and what came.
+// Errors of Mobius. A message is one line that says what failed, where, what was expected and what
+// was found.
 #pragma once
 
 #include <fmt/core.h>
@@ -9,8 +10,8 @@
 
 namespace mobius {
 
-/// The base of everything Mobius throws on purpose. A message given alone is taken as it is; with
-/// arguments it is an fmt format string, checked at compile time:
+/// The base class of all errors of Mobius. A single argument is the message itself; with more
+/// arguments the first is an fmt format string, checked at compile time:
 ///
 ///   throw ShapeError("matmul: inner sizes differ, {} and {}", a.shape(), b.shape());
 class Error : public std::runtime_error {
@@ -23,14 +24,14 @@ class Error : public std::runtime_error {
             fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...)) {}
 };
 
-/// The configuration, or what was written on the command line, is wrong: the user can mend it.
+/// An error in the configuration or on the command line, which the user can correct.
 class ConfigError : public Error {
  public:
   using Error::Error;
 };
 
-/// Operands whose shapes, dtypes or devices do not fit together. The message names the operation
-/// and all the shapes concerned.
+/// The shapes, dtypes or devices of operands do not fit together. The message names the operation
+/// and all shapes involved.
 class ShapeError : public Error {
  public:
   using Error::Error;

@@ -27,20 +27,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What the child writes: one of these, the size of a text in 8 bytes, and the text.
+// The child writes a mark, the size of a text in 8 bytes, and the text.
 constexpr char answer_mark = 'a', error_mark = 'e';
 constexpr std::size_t head_bytes = 1 + sizeof(std::uint64_t);
-
-struct Pipe {
-  int read_end, write_end;
-};
-
-Pipe make_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    throw NoProcess("cannot make a pipe: {}", std::strerror(errno));
-  return {ends[0], ends[1]};
-}
 
 // ---- in the child
 
@@ -52,7 +41,7 @@ void limit(decltype(RLIMIT_CPU) resource, rlim_t value) {
   ::setrlimit(resource, &wanted);
 }
 
-// Bytes of address space that this process has; 0 where the system does not say.
+// Returns the bytes of address space in use by this process; 0 if unknown.
 rlim_t address_space() {
   rlim_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -66,8 +55,8 @@ void keep_quiet() {
   ::prctl(PR_SET_DUMPABLE, 0);
 }
 
-// Whatever handlers this process has for its own faults (of a sanitizer, of MPI) would speak, or
-// try to go on.
+// Restores the default action of faults: inherited handlers (of a sanitizer, of MPI) would print
+// or try to recover.
 void die_of_faults() {
   sigset_t faults;
   sigemptyset(&faults);
@@ -95,14 +84,14 @@ void send(int descriptor, char mark, std::string_view text) {
   write_all(descriptor, text);
 }
 
-// Ends without the parent's own last things: its buffers and its objects are copies here.
+// Skips the parent's exit handlers: its buffers and objects are copies here.
 [[noreturn]] void run_child(const std::function<std::string()>& fn, const IsolationLimits& limits,
                             int out, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);  // it died before the line above
+  if (::getppid() != parent) ::_exit(1);  // the parent died before the line above
   keep_quiet();
   die_of_faults();
-  // Where a library calls exit(), what this process would do at its end is left to the parent.
+  // If a library calls exit(), the exit handlers are left to the parent.
   std::atexit([] { ::_exit(1); });
   if (limits.processor) limit(RLIMIT_CPU, static_cast<rlim_t>(limits.processor->count()));
   if (limits.memory) limit(RLIMIT_AS, address_space() + *limits.memory);
@@ -118,14 +107,14 @@ void send(int descriptor, char mark, std::string_view text) {
 
 // ---- in the parent
 
-// Milliseconds for poll(): -1 where there is no end.
+// Returns the timeout for poll() in milliseconds; -1 without a deadline.
 int time_left(const std::optional<Clock::time_point>& deadline) {
   if (!deadline) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, std::numeric_limits<int>::max()));
 }
 
-// All that comes until the other end is closed, or a limit is reached.
+// Reads until the other end is closed or a limit is reached.
 std::string receive(int descriptor, const IsolationLimits& limits) {
   const auto deadline = limits.wall ? std::optional(Clock::now() + *limits.wall) : std::nullopt;
   std::string received;
@@ -142,7 +131,7 @@ std::string receive(int descriptor, const IsolationLimits& limits) {
   return received;
 }
 
-// The text behind a mark; nothing where it is not whole.
+// Returns the text after the mark; empty if it is incomplete.
 std::optional<std::string> text_in(const std::string& received) {
   if (received.size() < head_bytes) return std::nullopt;
   std::uint64_t size;
@@ -154,20 +143,23 @@ std::optional<std::string> text_in(const std::string& received) {
 }  // namespace
 
 IsolatedResult run_isolated(const std::function<std::string()>& fn, const IsolationLimits& limits) {
-  const Pipe pipe = make_pipe();
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    throw NoProcess("cannot make a pipe: {}", std::strerror(errno));
+  const auto [read_end, write_end] = ends;
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
-  if (child == 0) run_child(fn, limits, pipe.write_end, parent);
+  if (child == 0) run_child(fn, limits, write_end, parent);
   const int error = errno;
-  ::close(pipe.write_end);
+  ::close(write_end);
   if (child < 0) {
-    ::close(pipe.read_end);
+    ::close(read_end);
     throw NoProcess("cannot start a process: {}", std::strerror(error));
   }
-  const std::string received = receive(pipe.read_end, limits);
-  ::close(pipe.read_end);
+  const std::string received = receive(read_end, limits);
+  ::close(read_end);
   const std::optional<std::string> text = text_in(received);
-  if (!text) ::kill(child, SIGKILL);  // it may hang; where it has died, this changes nothing
+  if (!text) ::kill(child, SIGKILL);  // it may hang; no effect on a dead child
   int status = 0;
   rusage usage{};
   while (::wait4(child, &status, 0, &usage) < 0 && errno == EINTR) {

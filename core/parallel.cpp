@@ -7,20 +7,21 @@
 #include <exception>
 #include <mutex>
 
-#include "core/cpu/flush_to_zero.h"
+#include "core/cpu/simd/flush_to_zero.h"
 #include "core/error.h"
 #include "core/thread_limit.h"
 
 namespace mobius {
 namespace {
 
-// OpenMP keeps its own count per host thread; the background loader must see the same one.
+// A process-wide count: OpenMP keeps one per host thread, which the background loader would not
+// share.
 std::atomic<int>& thread_count() {
   static std::atomic<int> count{std::clamp(omp_get_max_threads(), 1, most_threads)};
   return count;
 }
 
-// Keeps what the chunk with the smallest index threw, so that the error reported does not depend on
+// Keeps the exception of the chunk with the smallest index: the reported error does not depend on
 // the schedule.
 class FirstException {
  public:
@@ -68,7 +69,7 @@ void parallel_chunks(std::int64_t n, std::int64_t grain, ChunkFn fn, void* conte
   FirstException failure;
 #pragma omp parallel num_threads(threads)
   {
-    const FlushToZero flush;  // each thread has a mode of its own
+    const FlushToZero flush;  // the mode is per thread
 #pragma omp for schedule(dynamic)
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
       try {

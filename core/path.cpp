@@ -9,7 +9,7 @@
 namespace mobius {
 namespace {
 
-// The home folder of a user, of this one where the name is empty; empty where there is none.
+// Returns the home folder of `user`, or of the current user if empty; empty if there is none.
 std::string home_of(const std::string& user) {
   if (user.empty()) {
     if (const char* home = std::getenv("HOME")) return home;

@@ -5,8 +5,8 @@
 
 namespace mobius {
 
-/// The path with the home folder in place of a `~` or `~user` that it begins with, as in a shell;
-/// as it is where there is no such user. A file whose name begins with `~` is `./~...`.
+/// Replaces a leading `~` or `~user` by the home folder, as a shell does. Returns the path
+/// unchanged if there is no such user. `./~...` names a file that begins with `~`.
 std::string expand_home(const std::string& path);
 
 }  // namespace mobius

@@ -24,8 +24,8 @@ std::uint64_t absorb(std::uint64_t state, std::uint64_t word) {
 
 }  // namespace
 
-// Eight bytes of the purpose at a time, then its length (so that "a" and "a\0" differ), then a and
-// b, each step a bijection of the state for a given word and of the word for a given state.
+// Absorbs the purpose eight bytes at a time, its length ("a" and "a\0" must differ), a and b. Each
+// step is a bijection of the state for a fixed word and of the word for a fixed state.
 std::uint64_t stream_id(std::string_view purpose, std::uint64_t a, std::uint64_t b) {
   std::uint64_t state = 0;
   for (std::size_t i = 0; i < purpose.size(); i += 8) {
@@ -57,7 +57,7 @@ double Rng::normal() {
   return radius * std::cos(2 * std::numbers::pi * uniform());
 }
 
-// Values below 2^64 mod n would make the small remainders more likely: draw again.
+// Rejects values below 2^64 mod n, which would make small remainders more likely.
 std::uint64_t Rng::below(std::uint64_t n) {
   if (n == 0) throw Error("Rng::below: expected n > 0, got 0");
   const std::uint64_t surplus = (0 - n) % n;

@@ -1,6 +1,6 @@
 // Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as
-// easy as 1, 2, 3"). A number depends on (seed, stream, index) alone: not on the device, the
-// thread, the rank, or on what was drawn before.
+// easy as 1, 2, 3"). A number depends only on (seed, stream, index), not on the device, the thread,
+// the rank or earlier draws.
 #pragma once
 
 #include <array>
@@ -9,17 +9,18 @@
 
 namespace mobius {
 
-/// Names a sequence of random numbers. Streams of one seed are independent of each other.
+/// Identifies a sequence of random numbers. Streams of one seed are independent of each other.
 struct RngKey {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
 };
 
-/// Derives a stream from a purpose and numbers that identify its use (step, layer, ...):
-/// equal arguments give equal streams, different ones differ with probability 1 - 2^-64.
+/// Derives a stream from a purpose and numbers that identify its use (step, layer, ...). Equal
+/// arguments give equal streams; different arguments give different ones with probability
+/// 1 - 2^-64.
 std::uint64_t stream_id(std::string_view purpose, std::uint64_t a = 0, std::uint64_t b = 0);
 
-/// The four 32-bit words of block `index` of the stream.
+/// Returns the four 32-bit words of block `index` of the stream.
 inline std::array<std::uint32_t, 4> philox(RngKey key, std::uint64_t index) {
   std::uint32_t c0 = static_cast<std::uint32_t>(index),
                 c1 = static_cast<std::uint32_t>(index >> 32);

@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "core/backend.h"
+#include "core/ops/checks.h"
+#include "core/ops/copy.h"
+#include "core/ops/elementwise.h"
 
 namespace mobius {
 
@@ -10,6 +13,12 @@ Storage::Storage(std::size_t bytes, Device device)
     : bytes_(bytes), device_(device), data_(allocator_for(device).allocate(bytes)) {}
 
 Storage::~Storage() { allocator_for(device_).deallocate(data_, bytes_); }
+
+void Storage::swap(Storage& other) {
+  std::swap(bytes_, other.bytes_);
+  std::swap(device_, other.device_);
+  std::swap(data_, other.data_);
+}
 
 // ---- making
 
@@ -30,7 +39,7 @@ Tensor Tensor::empty(Shape shape, DType dtype, Device device) {
 
 Tensor Tensor::full(Shape shape, double value, DType dtype, Device device) {
   Tensor out = empty(std::move(shape), dtype, device);
-  backend_for(device).fill(out, value);
+  kernels(device, &Backend::copy)->fill(out, value);
   return out;
 }
 
@@ -44,7 +53,7 @@ Tensor Tensor::ones(Shape shape, DType dtype, Device device) {
 
 Tensor Tensor::arange(std::int64_t n, DType dtype, Device device) {
   Tensor out = empty({n}, dtype, device);
-  backend_for(device).arange(out);
+  kernels(device, &Backend::copy)->arange(out);
   return out;
 }
 
@@ -55,11 +64,11 @@ Tensor Tensor::from(std::span<const T> values, Shape shape, Device device) {
     throw ShapeError("tensor: {} values do not fill shape {}", values.size(),
                      to_string(out.shape_));
   }
-  backend_for(device).copy_from_host(values.data(), out);
+  kernels(device, &Backend::copy)->copy_from_host(values.data(), out);
   return out;
 }
 
-// ---- asking
+// ---- properties
 
 std::int64_t Tensor::size(int dim) const {
   return shape_[static_cast<std::size_t>(normalize_dim("size", dim, ndim()))];
@@ -97,7 +106,7 @@ template <class T>
 std::vector<T> Tensor::to_vector() const {
   const Tensor dense = to(dtype_of<T>()).contiguous();
   std::vector<T> out(static_cast<std::size_t>(numel_));
-  backend_for(device()).copy_to_host(dense, out.data());
+  kernels(device(), &Backend::copy)->copy_to_host(dense, out.data());
   return out;
 }
 
@@ -114,7 +123,7 @@ Tensor Tensor::view(Shape shape, Strides strides, std::int64_t offset) const {
 
 namespace {
 
-// Replaces a -1 by the size that makes the element counts equal.
+// Replaces -1 by the size that makes the element counts equal.
 Shape infer_shape(const Tensor& x, Shape shape) {
   const auto unknown = std::find(shape.begin(), shape.end(), -1);
   if (unknown != shape.end()) {
@@ -133,8 +142,8 @@ Shape infer_shape(const Tensor& x, Shape shape) {
   return shape;
 }
 
-// Strides with which `x` can be seen as `shape`, or nothing when that needs a copy. Each run of
-// x's dimensions that lies evenly in memory can be split and merged freely.
+// Computes the strides that view `x` as `shape`; returns false if that needs a copy. A run of
+// dimensions of x that is evenly spaced in memory can be split and merged freely.
 bool reshape_strides(const Tensor& x, const Shape& shape, Strides& strides) {
   if (x.is_contiguous()) {
     strides = contiguous_strides(shape);
@@ -248,39 +257,78 @@ Tensor Tensor::contiguous() const { return is_contiguous() ? *this : clone(); }
 
 Tensor Tensor::clone() const {
   Tensor out = empty_like();
-  backend_for(device()).copy(*this, out);
+  kernels(device(), &Backend::copy)->copy(*this, out);
   return out;
 }
 
 Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return *this;
   Tensor out = empty(shape_, dtype, device());
-  backend_for(device()).copy(*this, out);
+  kernels(device(), &Backend::copy)->copy(*this, out);
+  return out;
+}
+
+Tensor Tensor::to(Device device) const {
+  if (device == this->device()) return *this;
+  Tensor out = empty(shape_, dtype_, device);
+  out.copy_from(*this);
   return out;
 }
 
 // ---- in-place change
 
+namespace {
+
+// Both dense, of one type, on different devices.
+void copy_across(const Tensor& source, const Tensor& out) {
+  if (source.device() == Device{})
+    kernels(out, &Backend::copy)->copy_from_host(source.raw(), out);
+  else if (out.device() == Device{})
+    kernels(source, &Backend::copy)->copy_to_host(source, out.raw());
+  else
+    copy_across(source.to(Device{}), out);
+}
+
+}  // namespace
+
 void Tensor::copy_from(const Tensor& source) {
-  backend_for(device()).copy(source.expand(shape_), *this);
+  const Tensor stretched = source.expand(shape_);
+  if (source.device() == device()) {
+    kernels(device(), &Backend::copy)->copy(stretched, *this);
+  } else {
+    const Tensor dense = stretched.to(dtype_).contiguous();
+    if (!is_contiguous()) return copy_from(dense.to(device()));
+    copy_across(dense, *this);
+  }
+  bump_version();
+}
+
+void Tensor::move_to(Device device) {
+  if (device == this->device()) return;
+  Tensor elements;
+  elements.storage_ = storage_;
+  elements.dtype_ = DType::u8;
+  elements.numel_ = static_cast<std::int64_t>(storage_->bytes());
+  elements.shape_ = {elements.numel_};
+  elements.strides_ = {1};
+  storage_->swap(*elements.to(device).storage_);
   bump_version();
 }
 
 void Tensor::fill(double value) {
-  backend_for(device()).fill(*this, value);
+  kernels(device(), &Backend::copy)->fill(*this, value);
   bump_version();
 }
 
 void Tensor::add_(const Tensor& other) {
-  if (other.dtype() != dtype_) {
-    throw ShapeError("add_: {} += {}", name_of(dtype_), name_of(other.dtype()));
-  }
-  backend_for(device()).add_in_place(*this, other.expand(shape_));
+  require_same_kind("add_", "other", *this, other);
+  kernels(device(), &Backend::elementwise)->add_in_place(*this, other.expand(shape_));
   bump_version();
 }
 
 void Tensor::scale_(double factor) {
-  backend_for(device()).scale_in_place(*this, factor);
+  require_real("scale_", *this);
+  kernels(device(), &Backend::elementwise)->scale_in_place(*this, factor);
   bump_version();
 }
 

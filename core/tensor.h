@@ -14,7 +14,7 @@
 
 namespace mobius {
 
-/// A block of device memory. Its version counts in-place changes, so that autograd can tell when
+/// A block of device memory. Its version counts in-place changes: autograd uses it to detect that
 /// a value saved for the backward pass has been overwritten.
 class Storage {
  public:
@@ -28,6 +28,8 @@ class Storage {
   Device device() const { return device_; }
   std::uint64_t version() const { return version_; }
   void bump_version() { ++version_; }
+  /// Swaps the memory of two storages, but not their versions.
+  void swap(Storage& other);
 
  private:
   std::size_t bytes_;
@@ -36,21 +38,21 @@ class Storage {
   std::atomic<std::uint64_t> version_{0};
 };
 
-/// Copying a Tensor copies the handle, not the elements. Views share storage.
-/// Dimensions given as `int dim` count from the end when negative.
+/// Copying a Tensor copies the handle, not the elements. Views share storage. A negative `int dim`
+/// counts from the end.
 class Tensor {
  public:
-  /// Undefined: no storage, no shape. `defined()` tells.
+  /// Makes an undefined tensor, without storage or shape.
   Tensor() = default;
 
-  // ---- making
+  // ---- construction
   static Tensor empty(Shape shape, DType dtype = DType::f32, Device device = {});
   static Tensor full(Shape shape, double value, DType dtype = DType::f32, Device device = {});
   static Tensor zeros(Shape shape, DType dtype = DType::f32, Device device = {});
   static Tensor ones(Shape shape, DType dtype = DType::f32, Device device = {});
-  /// 0, 1, ..., n-1.
+  /// Returns 0, 1, ..., n-1.
   static Tensor arange(std::int64_t n, DType dtype = DType::i64, Device device = {});
-  /// Copies host elements, row-major; throws ShapeError when their number is not numel(shape).
+  /// Copies host elements, row-major. Throws ShapeError if their number is not numel(shape).
   template <class T>
   static Tensor from(std::span<const T> values, Shape shape, Device device = {});
   template <class T>
@@ -60,7 +62,7 @@ class Tensor {
   Tensor empty_like() const { return empty(shape_, dtype_, device()); }
   Tensor zeros_like() const { return zeros(shape_, dtype_, device()); }
 
-  // ---- asking
+  // ---- properties
   bool defined() const { return storage_ != nullptr; }
   const Shape& shape() const { return shape_; }
   const Strides& strides() const { return strides_; }
@@ -74,28 +76,28 @@ class Tensor {
   bool is_contiguous() const;
   /// Whether both are views of the same storage.
   bool shares_storage(const Tensor& other) const { return storage_ == other.storage_; }
-  /// Whether this handle is the only owner of its storage: it may be overwritten unseen.
+  /// Whether this handle is the only owner of its storage, which may then be reused.
   bool is_sole_owner() const { return storage_.use_count() == 1; }
 
-  /// Address of element [0, ..., 0] (device memory). T must be the element type.
+  /// Returns the address of element [0, ..., 0] in device memory. T must be the element type.
   template <class T>
   T* data() const {
     if (dtype_of<T>() != dtype_) throw_wrong_type(dtype_of<T>());
     return static_cast<T*>(raw());
   }
   void* raw() const;
-  /// The single element of a tensor with numel() == 1, of any type.
+  /// Returns the single element of a tensor with numel() == 1, of any type.
   double item() const;
-  /// All elements in row-major order, converted to T.
+  /// Returns all elements in row-major order, converted to T.
   template <class T>
   std::vector<T> to_vector() const;
 
   // ---- views, without copying
-  /// One dimension may be -1 (inferred). A view where the strides allow it, otherwise a copy.
+  /// Returns a view if the strides allow it, otherwise a copy. One dimension may be -1 (inferred).
   Tensor reshape(Shape shape) const;
   Tensor transpose(int dim0, int dim1) const;
   Tensor permute(const std::vector<int>& dims) const;
-  /// Elements [begin, end) along dim.
+  /// Returns elements [begin, end) along dim.
   Tensor slice(int dim, std::int64_t begin, std::int64_t end) const;
   /// Stretches dimensions of size 1 (stride 0) and prepends dimensions, as broadcasting does.
   Tensor expand(const Shape& shape) const;
@@ -103,22 +105,28 @@ class Tensor {
   Tensor squeeze(int dim) const;
 
   // ---- copies
-  /// This tensor when already dense row-major, else a dense copy.
+  /// Returns this tensor if it is dense row-major, else a dense copy.
   Tensor contiguous() const;
   Tensor clone() const;
-  /// Converted to dtype (this tensor itself when it already is).
+  /// Returns a copy converted to dtype, or this tensor if it already has it.
   Tensor to(DType dtype) const;
+  /// Returns this tensor if it is on the device, else a dense copy there.
+  Tensor to(Device device) const;
 
-  // ---- in-place change; each bumps the version
+  // ---- in-place changes; each bumps the version
+  /// Copies the elements of `source`, which must have this shape or broadcast to it, from any type
+  /// and device. A copy between two devices other than the CPU passes through the host.
   void copy_from(const Tensor& source);
+  /// Moves the storage, and with it every tensor that shares it, to the device.
+  void move_to(Device device);
   void fill(double value);
-  /// this += other (same shape or broadcastable to it).
+  /// this += other, which must have this shape or broadcast to it.
   void add_(const Tensor& other);
   /// this *= factor.
   void scale_(double factor);
 
   std::uint64_t version() const { return storage_ ? storage_->version() : 0; }
-  /// To be called by whoever writes through data().
+  /// Must be called after writing through data().
   void bump_version() { storage_->bump_version(); }
 
  private:

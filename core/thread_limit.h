@@ -1,10 +1,10 @@
-// How many threads may be asked for.
+// The largest number of threads.
 #pragma once
 
 namespace mobius {
 
-/// Above what any machine has: more would only exhaust the system. num_threads() is never above it,
-/// and set_num_threads() throws Error where it is asked for more.
+/// More than any machine has; a larger number would only exhaust the system. num_threads() never
+/// exceeds it, and set_num_threads() throws Error above it.
 inline constexpr int most_threads = 1024;
 
 }  // namespace mobius

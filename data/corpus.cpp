@@ -14,7 +14,6 @@
 
 #include "core/error.h"
 #include "core/path.h"
-#include "data/file_format.h"
 #include "data/input_file.h"
 #include "data/utf8.h"
 
@@ -23,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Runs `fn`, whose errors are about the value of this key.
+// Runs `fn` and prefixes its errors with the key.
 template <typename Fn>
 auto about(std::string_view key, Fn&& fn) {
   try {
@@ -37,8 +36,7 @@ auto about(std::string_view key, Fn&& fn) {
 
 // ---- files
 
-// What tells a file from all others, by whatever names and links it is reached: its device and its
-// number there.
+// The device and inode identify a file, whatever names and links lead to it.
 using FileIdentity = std::pair<dev_t, ino_t>;
 
 FileIdentity identity_of(const fs::path& path) {
@@ -61,16 +59,16 @@ std::vector<DataFile> files_of(std::string_view key, const std::string& pattern)
   });
 }
 
-// What the keys of a corpus name; no files for validation where that is a part of the training
-// data.
+// The files that the keys name. There are no validation files if a part of the training data is
+// used for validation.
 struct DataFiles {
   std::string_view key;  // of the training data
   std::vector<DataFile> train;
   std::vector<DataFile> validation;
 };
 
-// Throws where a file comes twice: what is learned from must not be tested on, nor count double,
-// whatever names and links it has.
+// Throws if a file occurs twice, under whatever names or links: training data must not be tested
+// on or count double.
 void require_distinct(const DataFiles& files) {
   std::map<FileIdentity, fs::path> seen;
   for (const auto& [path, identity] : files.train) {
@@ -98,7 +96,7 @@ DataFiles find_files(const LmOptions& options) {
 
 // ---- text
 
-// A file, and where it begins in the text that it is a part of.
+// A file and the offset of its content in the joined text.
 struct TextPart {
   fs::path path;
   std::size_t begin;
@@ -122,12 +120,12 @@ Text read_text(const std::vector<DataFile>& files) {
     text.parts.push_back({path, text.content.size()});
     text.content += content_of(path);
   }
-  if (text.content.empty()) throw Error("{}: there is no text in it", files.front().path.string());
+  if (text.content.empty()) throw Error("{}: the text is empty", files.front().path.string());
   return text;
 }
 
-// A character may begin in one file and end in the next, as where a text was split by size.
-void require_utf8(const Text& text) {
+// Checks the joined text: a text that was split by size may have a character across two files.
+void require_text_is_utf8(const Text& text) {
   const std::size_t at = find_invalid_utf8(text.content);
   if (at == text.content.size()) return;
   std::size_t part = text.parts.size() - 1;
@@ -138,12 +136,12 @@ void require_utf8(const Text& text) {
               format.empty() ? "" : ": this is ", format);
 }
 
-// Bytes that a tokeniser of bytes learns, though they hardly are what was meant.
+// Warns of known file formats, which the byte tokeniser accepts but the user hardly meant.
 std::vector<std::string> formats_in(const Text& text) {
   std::vector<std::string> found;
   for (std::size_t part = 0; part < text.parts.size(); ++part) {
     if (const std::string_view format = format_of(part_of(text, part)); !format.empty())
-      found.push_back(fmt::format("{}: is {}, whose bytes are taken as they are",
+      found.push_back(fmt::format("{}: is {}, and its bytes are read as text",
                                   text.parts[part].path.string(), format));
   }
   return found;
@@ -154,7 +152,7 @@ struct Texts {
   std::vector<std::string> warnings;
 };
 
-// The end of the text, from the beginning of a character on, is for validation.
+// Takes the end of the text, from a character boundary on, for validation.
 Texts split_text(std::string text, double validation_fraction) {
   const auto size = static_cast<double>(text.size());
   const auto middle = static_cast<std::size_t>(std::floor(size * (1 - validation_fraction)));
@@ -171,7 +169,7 @@ Texts read_texts(const LmOptions& options, bool are_bytes) {
   const auto read = [&](std::string_view key, const std::vector<DataFile>& named) {
     return about(key, [&] {
       Text text = read_text(named);
-      if (!are_bytes) require_utf8(text);
+      if (!are_bytes) require_text_is_utf8(text);
       std::ranges::move(formats_in(text), std::back_inserter(warnings));
       return std::move(text.content);
     });
@@ -219,16 +217,16 @@ std::unique_ptr<Tokenizer> learn_tokenizer(const LmOptions& options, const Texts
   return make_byte_tokenizer();
 }
 
-// A text as tokens, and what of it they do not keep.
+// A tokenised text and what its tokens do not preserve.
 struct Encoded {
   std::vector<std::int32_t> tokens;
   std::size_t n_unknown = 0;
-  std::optional<std::size_t> first_change;  // the byte from which on the tokens say another text
+  std::optional<std::size_t> first_change;  // the first byte at which the decoded text differs
 
   bool is_kept() const { return n_unknown == 0 && !first_change; }
 };
 
-// Where the text of the tokens is another one first.
+// Returns the first byte at which the decoded text differs.
 std::optional<std::size_t> first_difference(const Tokenizer& tokenizer,
                                             std::span<const std::int32_t> tokens,
                                             std::string_view text) {
@@ -256,27 +254,25 @@ Encoded encode(const Tokenizer& tokenizer, const std::string& text) {
   return encoded;
 }
 
-// What is lost, in words; empty where nothing is.
-std::string loss_of(const Encoded& text) {
-  if (text.n_unknown > 0)
-    return fmt::format(
-        "{} of {} tokens ({:.2g}%) are unknown to the tokenizer", text.n_unknown,
-        text.tokens.size(),
-        100.0 * static_cast<double>(text.n_unknown) / static_cast<double>(text.tokens.size()));
-  if (text.is_kept()) return "";
-  return fmt::format("the tokenizer does not keep it as it is: byte {} is the first that changes",
-                     *text.first_change);
-}
-
 std::vector<TokenRange> whole(std::shared_ptr<const TokenSource> source) {
   const std::uint64_t size = source->size();
   return {{std::move(source), 0, size}};
 }
 
+// Warns of what the tokens lose.
 void warn_of_loss(std::string_view part, const Encoded& text, std::string_view consequence,
                   std::vector<std::string>& warnings) {
-  const std::string lost = loss_of(text);
-  if (!lost.empty()) warnings.push_back(fmt::format("{}: {}{}", part, lost, consequence));
+  if (text.n_unknown > 0) {
+    warnings.push_back(fmt::format(
+        "{}: {} of {} tokens ({:.2g}%) are unknown to the tokenizer{}", part, text.n_unknown,
+        text.tokens.size(),
+        100.0 * static_cast<double>(text.n_unknown) / static_cast<double>(text.tokens.size()),
+        consequence));
+  } else if (text.first_change) {
+    warnings.push_back(
+        fmt::format("{}: the tokenizer does not preserve it: the first changed byte is byte {}{}",
+                    part, *text.first_change, consequence));
+  }
 }
 
 Corpus tokenize(const LmOptions& options, Texts texts, std::unique_ptr<Tokenizer> tokenizer) {
@@ -286,7 +282,7 @@ Corpus tokenize(const LmOptions& options, Texts texts, std::unique_ptr<Tokenizer
   Corpus corpus;
   corpus.warnings = std::move(texts.warnings);
   warn_of_loss("training text", train, "", corpus.warnings);
-  warn_of_loss("validation text", test, "; bits per byte would mean nothing, and are left out",
+  warn_of_loss("validation text", test, "; bits per byte would be meaningless and are omitted",
                corpus.warnings);
   if (test.is_kept() && !test.tokens.empty())
     corpus.bytes_per_token =
@@ -311,7 +307,7 @@ Corpus read_text_corpus(const LmOptions& options, const TokenizerModel* stored) 
   return tokenize(options, read_texts(options, stored->kind == "byte"), std::move(tokenizer));
 }
 
-// ---- files of tokens
+// ---- token files
 
 std::vector<TokenRange> open_files(const LmOptions& options, const std::vector<DataFile>& named) {
   std::vector<TokenRange> ranges;
@@ -328,22 +324,16 @@ std::vector<TokenRange> open_files(const LmOptions& options, const std::vector<D
   return ranges;
 }
 
-std::uint64_t count_tokens(const std::vector<TokenRange>& ranges) {
-  std::uint64_t count = 0;
-  for (const TokenRange& range : ranges) count += range.size();
-  return count;
-}
-
-// A vocabulary beyond every published one, which the data could not use up either, is a slip: it
-// would cost gigabytes for rows that never learn.
+// A vocabulary that is larger than every published one and than the number of tokens is a mistake,
+// which would cost gigabytes for embeddings that never train.
 void require_vocab_in_reason(std::int64_t vocab, std::uint64_t n_tokens) {
   constexpr std::int64_t larger_than_published = 1 << 20;
   if (vocab <= larger_than_published || static_cast<std::uint64_t>(vocab) <= n_tokens) return;
   throw ConfigError("the data have {} tokens in all, too few for vocab = {}", n_tokens, vocab);
 }
 
-// Meets a token beyond the vocabulary before the first step. Of up to `most` tokens all are looked
-// at, which takes a second or two; of more, one block in the number that is returned.
+// Finds tokens beyond the vocabulary before the first step. Checks all of up to `most` tokens,
+// which takes a second or two; of more, one block in each `stride`. Returns the stride.
 std::uint64_t check_files(const std::vector<TokenRange>& files) {
   constexpr std::uint64_t most = std::uint64_t{1} << 30;
   const std::uint64_t stride = std::max<std::uint64_t>(1, (count_tokens(files) + most - 1) / most);
@@ -351,7 +341,7 @@ std::uint64_t check_files(const std::vector<TokenRange>& files) {
   return stride;
 }
 
-// The last tokens of the last files are for validation.
+// Takes the last tokens of the last files for validation.
 void split_files(std::vector<TokenRange> files, double validation_fraction, Corpus& corpus) {
   auto left = static_cast<std::uint64_t>(
       std::floor(static_cast<double>(count_tokens(files)) * (1 - validation_fraction)));

@@ -1,4 +1,4 @@
-// The data of a language-modelling task: texts as tokens, or files of tokens.
+// The data of a language-modelling task: tokenised text or token files.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@
 namespace mobius {
 
 struct Corpus {
-  std::unique_ptr<Tokenizer> tokenizer;  ///< null for files of tokens
-  std::int64_t vocab = 0;                ///< tokens lie below it
-  /// Of the validation text; nothing where it is not known, or its tokens do not keep all of it.
+  std::unique_ptr<Tokenizer> tokenizer;  ///< null for token files
+  std::int64_t vocab = 0;                ///< all tokens are below it
+  /// Mean of the validation text; empty if unknown or if its tokens do not preserve the text.
   std::optional<double> bytes_per_token;
   std::vector<TokenRange> train;
   std::vector<TokenRange> test;
-  std::string summary;                ///< a line on both
-  std::vector<std::string> warnings;  ///< what of a text its tokens do not keep, and the like
+  std::string summary;                ///< one line that describes both
+  std::vector<std::string> warnings;  ///< problems such as text that its tokens do not preserve
 };
 
-/// Reads what the options name; with the tokeniser of a checkpoint, where there is one, instead of
-/// one of its own. Errors begin with the key that is at fault. Throws ConfigError where the
-/// settings do not fit the files, as where training and validation share one; Error where a file
-/// cannot be read or holds a token that is not below the vocabulary size.
+/// Reads the data that the options name. `stored` is the tokeniser of a checkpoint, if any, and
+/// replaces the configured one. Errors begin with the key at fault. Throws ConfigError if the
+/// settings do not fit the files, for instance if training and validation share a file; Error if a
+/// file cannot be read or holds a token that is not below the vocabulary size.
 Corpus read_corpus(const LmOptions& options, const TokenizerModel* stored = nullptr);
 
 }  // namespace mobius

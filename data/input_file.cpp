@@ -9,8 +9,7 @@
 #include <cerrno>
 #include <limits>
 #include <system_error>
-
-#include "core/error.h"
+#include <utility>
 
 namespace mobius {
 
@@ -21,7 +20,7 @@ namespace {
                        std::generic_category().message(error));
 }
 
-// What is opened without waiting; the call that looks at its kind decides whether it is read.
+// Opens without waiting. The caller checks the kind of the file before it reads.
 int open_to_read(const std::string& name) {
   const int descriptor = ::open(name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) fail(name, "opened", errno);
@@ -45,8 +44,7 @@ class Reader {
   bool is_regular() const { return S_ISREG(status_of(descriptor_).st_mode); }
   bool is_pipe() const { return S_ISFIFO(status_of(descriptor_).st_mode); }
 
-  // Until a pipe has something to read, or its writer has come and gone; reading waits from then
-  // on.
+  // Waits until a pipe has data, or its writer has opened and closed it. Later reads block.
   void wait_for_writer() const {
     pollfd waited{descriptor_, POLLIN, 0};
     while (::poll(&waited, 1, -1) < 0) {
@@ -101,6 +99,27 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
 
 std::uint64_t InputFile::size_now() const {
   return static_cast<std::uint64_t>(status_of(descriptor_).st_size);
+}
+
+std::string_view format_of(std::string_view first_bytes) {
+  using std::string_view_literals::operator""sv;
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> known = {{
+      {"\x1F\x8B\x08"sv, "a gzip file"},
+      {"\x28\xB5\x2F\xFD"sv, "a Zstandard file"},
+      {"\xFD\x37\x7A\x58\x5A\x00"sv, "an xz file"},
+      {"BZh91AY"sv, "a bzip2 file"},
+      {"PK\x03\x04"sv, "a zip file"},
+      {"\x93NUMPY"sv, "a NumPy file"},
+      {"PAR1"sv, "a Parquet file"},
+      {"ARROW1"sv, "an Arrow file"},
+      {"\x89HDF\r\n"sv, "an HDF5 file"},
+      {"\xFF\xFE"sv, "text in UTF-16"},
+      {"\xFE\xFF"sv, "text in UTF-16"},
+  }};
+  for (const auto& [beginning, name] : known) {
+    if (first_bytes.starts_with(beginning)) return name;
+  }
+  return "";
 }
 
 std::string content_of(const std::filesystem::path& path) {

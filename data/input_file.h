@@ -1,4 +1,4 @@
-// A file that is read at any place.
+// A file with random-access reads.
 #pragma once
 
 #include <cstddef>
@@ -6,13 +6,14 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "core/error.h"
 
 namespace mobius {
 
-/// The system would not open or read a file, though it may be good: the disk does not answer, no
-/// descriptor is left, it is somebody else's.
+/// The system could not open or read a file, although its content may be valid: an I/O error, no
+/// free descriptor, no permission.
 class UnreadableFile : public Error {
  public:
   using Error::Error;
@@ -21,20 +22,20 @@ class UnreadableFile : public Error {
 /// Every method is const and may be called from several threads at once.
 class InputFile {
  public:
-  /// Throws UnreadableFile where the file cannot be opened, Error where it is no regular file: never
-  /// waits for a pipe without a writer, nor reads a device that has no end.
+  /// Throws UnreadableFile if the file cannot be opened, Error if it is not a regular file. Never
+  /// waits for the writer of a pipe and never reads an endless device.
   explicit InputFile(const std::filesystem::path& path);
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
   const std::string& name() const { return name_; }
-  /// In bytes, when it was opened.
+  /// Returns the size in bytes when the file was opened.
   std::uint64_t size() const { return size_; }
-  /// The system's number of the open file, for reading alone; not to be closed.
+  /// Returns the file descriptor, open for reading. The caller must not close it.
   int descriptor() const { return descriptor_; }
-  /// Fills `out` with the bytes from `offset` on. Throws UnreadableFile where they cannot be read,
-  /// Error where they are no longer there because the file has shrunk.
+  /// Fills `out` with the bytes from `offset` on. Throws UnreadableFile if they cannot be read,
+  /// Error if the file has shrunk.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
 
  private:
@@ -45,11 +46,15 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
-/// The whole content of a regular file, up to its end when it is read. Throws Error that names it.
+/// Names the format of a file that holds neither text nor plain tokens by its first bytes, such as
+/// "a gzip file". Empty if unknown.
+std::string_view format_of(std::string_view first_bytes);
+
+/// Returns the content of a regular file up to its current end. Throws Error that names the file.
 std::string content_of(const std::filesystem::path& path);
 
-/// The same of a regular file or of a pipe, such as <(command) of bash, which is waited for; it may
-/// have at most `most` bytes.
+/// Returns the content of a regular file or of a pipe, such as <(command) of bash, whose writer it
+/// waits for. Throws Error if there are more than `most` bytes.
 std::string content_of_file_or_pipe(const std::filesystem::path& path, std::uint64_t most);
 
 }  // namespace mobius

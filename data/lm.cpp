@@ -6,11 +6,10 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/options/schema.h"
+#include "core/options/validate.h"
 #include "core/rng.h"
-#include "core/schema.h"
-#include "core/validate.h"
 #include "data/corpus.h"
-#include "data/next_token.h"
 #include "data/permutation.h"
 #include "data/windows.h"
 
@@ -60,17 +59,11 @@ class LmTask final : public Task {
 
   Batch sequences(Split split, int group, std::uint64_t first, std::int64_t count) const override {
     check_request(group, count);
-    Batch batch;
-    batch.inputs = Tensor::empty({count, seq_len_}, DType::i32);
-    batch.labels = Tensor::empty({count, seq_len_}, DType::i32);
-    const auto n = static_cast<std::size_t>(seq_len_);
-    std::vector<std::int32_t> tokens(n + 1);
-    for (std::size_t row = 0; row < static_cast<std::size_t>(count); ++row) {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(seq_len_) + 1);
+    return make_batch(count, seq_len_, [&](std::uint64_t row, auto inputs, auto labels) {
       read_sequence(split, first + row, tokens);
-      split_next_token(tokens, {batch.inputs.data<std::int32_t>() + row * n, n},
-                       {batch.labels.data<std::int32_t>() + row * n, n});
-    }
-    return batch;
+      split_next_token(tokens, inputs, labels);
+    });
   }
 
  private:
@@ -92,10 +85,11 @@ class LmTask final : public Task {
     }
   }
 
-  // At even distances: rounding down keeps windows distinct, for there are at least test_size_.
+  // Spaces the windows evenly. They are distinct even though division rounds down, because there
+  // are at least test_size_ of them.
   std::uint64_t test_window(std::uint64_t index) const {
     const auto n = static_cast<std::uint64_t>(test_size_);
-    if (index >= n) throw Error("lm: test sequence {} asked for, there are {}", index, n);
+    if (index >= n) throw Error("lm: test sequence {} requested, but there are only {}", index, n);
     const std::uint64_t step = test_.size() / n, rest = test_.size() % n;
     return index * step + index * rest / n;
   }
@@ -125,90 +119,76 @@ class LmTask final : public Task {
 
 // ---- settings
 
-template <typename T>
-void require_unset(const T& value, const T& unset, const char* reason) {
-  if (value != unset) throw ConfigError("has no effect {}; omit it", reason);
-}
-
 bool learns_pieces(const LmOptions& options) {
   return options.tokens.empty() && options.tokenizer == LmTokenizer::sentencepiece &&
          options.tokenizer_model.empty();
 }
 
-void check_vocab(const LmOptions& options) {
-  if (options.vocab == 0 && !options.tokens.empty())
-    throw ConfigError("token files do not say their vocabulary: give its size");
-  if (options.vocab == 0 && learns_pieces(options))
-    throw ConfigError("say how many pieces the sentencepiece tokenizer is to learn");
-  if (options.tokens.empty() && !learns_pieces(options))
-    require_unset<std::int64_t>(options.vocab, 0, "where the tokenizer has a size of its own");
-}
-
-void check_source(const LmOptions& options) {
-  if (options.text.empty() == options.tokens.empty())
-    throw ConfigError("expected either text or tokens, got {}",
-                      options.text.empty() ? "neither" : "both");
-}
-
-void describe_checks(Schema& schema, const LmOptions& options) {
-  const LmOptions unset;
-  schema.check("text", [&options] { check_source(options); });
-  schema.check("vocab", [&options] { check_vocab(options); });
-  const auto needs = [&](const char* key, auto LmOptions::*member, const char* reason,
-                         bool (*is_read)(const LmOptions&)) {
-    schema.check(key, [&options, value = unset.*member, member, reason, is_read] {
-      if (!is_read(options)) require_unset(options.*member, value, reason);
-    });
-  };
-  needs("tokenizer", &LmOptions::tokenizer, "on files of tokens",
-        [](const LmOptions& o) { return o.tokens.empty(); });
-  needs("tokenizer_model", &LmOptions::tokenizer_model, "unless tokenizer: sentencepiece",
-        [](const LmOptions& o) { return o.tokenizer == LmTokenizer::sentencepiece; });
-  needs("pieces", &LmOptions::pieces, "unless a sentencepiece tokenizer is learned", learns_pieces);
-  needs("token_format", &LmOptions::token_format, "on text",
-        [](const LmOptions& o) { return o.text.empty(); });
-  needs("bytes_per_token", &LmOptions::bytes_per_token, "on text, where it is counted",
-        [](const LmOptions& o) { return o.text.empty(); });
-  needs("validation_fraction", &LmOptions::validation_fraction, "beside a validation text",
-        [](const LmOptions& o) { return o.validation.empty(); });
-}
-
 }  // namespace
 
 void LmOptions::describe(Schema& schema) {
-  schema.field("text", text, "text file, or several by a pattern such as books/*.txt");
-  schema.field("tokens", tokens, "in place of text: files of tokens, by path or pattern");
-  schema.choice(
-      "token_format", token_format,
-      {{"auto", TokenFormat::automatic}, {"raw", TokenFormat::raw}, {"llm.c", TokenFormat::llm_c}},
-      "raw: 16-bit tokens alone (nanoGPT); llm.c: its header, then 16 or 32-bit tokens; "
-      "auto: by the first bytes");
+  const auto has_text = [this] { return tokens.empty(); };
+  const auto has_tokens = [this] { return text.empty(); };
+  schema.field("text", text, "text file, or a pattern for several, such as books/*.txt");
+  schema.field("tokens", tokens, "token files instead of text, as a path or pattern");
+  schema
+      .choice("token_format", token_format,
+              {{"auto", TokenFormat::automatic},
+               {"raw", TokenFormat::raw},
+               {"llm.c", TokenFormat::llm_c}},
+              "raw: 16-bit tokens without header (nanoGPT); llm.c: header, then 16 or 32-bit "
+              "tokens; auto: detect by the first bytes")
+      .only_if(has_tokens, "tokens: FILES");
   schema.field("validation", validation,
                "text or token files to test on; empty: the end of the training data");
-  schema.field("validation_fraction", validation_fraction, "how much of it").above(0).below(1);
-  schema.choice("tokenizer", tokenizer,
-                {{"byte", LmTokenizer::byte},
-                 {"char", LmTokenizer::character},
-                 {"sentencepiece", LmTokenizer::sentencepiece}},
-                "how text becomes tokens");
-  schema.field("tokenizer_model", tokenizer_model,
-               "a SentencePiece .model file; empty: learn the pieces from the training text");
-  schema.choice("pieces", pieces,
-                {{"unigram", SentencePieceKind::unigram}, {"bpe", SentencePieceKind::bpe}},
-                "how SentencePiece learns them");
-  schema.field("vocab", vocab, "token files: above all tokens; sentencepiece: pieces to learn")
+  schema.field("validation_fraction", validation_fraction, "fraction of the data to test on")
+      .above(0)
+      .below(1)
+      .only_if([this] { return validation.empty(); }, "validation: ''");
+  schema
+      .choice("tokenizer", tokenizer,
+              {{"byte", LmTokenizer::byte},
+               {"char", LmTokenizer::character},
+               {"sentencepiece", LmTokenizer::sentencepiece}},
+              "how text is split into tokens")
+      .only_if(has_text, "text: FILES");
+  schema
+      .field("tokenizer_model", tokenizer_model,
+             "a SentencePiece .model file; empty: learn the pieces from the training text")
+      .only_if([this] { return tokenizer == LmTokenizer::sentencepiece; },
+               "tokenizer: sentencepiece");
+  schema
+      .choice("pieces", pieces,
+              {{"unigram", SentencePieceKind::unigram}, {"bpe", SentencePieceKind::bpe}},
+              "model type that SentencePiece learns")
+      .only_if([this] { return learns_pieces(*this); },
+               "tokenizer: sentencepiece and no tokenizer_model");
+  schema.field("vocab", vocab, "token files: bound of all tokens; sentencepiece: pieces to learn")
       .non_negative()
-      .at_most(1 << 24);
+      .at_most(1 << 24)
+      .only_if([this] { return !tokens.empty() || learns_pieces(*this); },
+               "tokens: FILES, or pieces to learn");
   schema
       .field("bytes_per_token", bytes_per_token,
-             "of the text behind token files, for bits per byte; null: unknown")
-      .positive();
-  schema.field("seq_len", seq_len, "tokens a model sees at once").positive();
+             "mean of the text of token files, for bits per byte; null: unknown")
+      .positive()
+      .only_if(has_tokens, "tokens: FILES");
+  schema.field("seq_len", seq_len, "tokens in a sequence").positive();
   schema.choice("sampling", sampling,
                 {{"random", LmSampling::random}, {"sequential", LmSampling::sequential}},
-                "order of the sequences of an epoch, which takes each once");
-  schema.field("n_test", n_test, "validation sequences, at even distances; 0: all").non_negative();
-  describe_checks(schema, *this);
+                "order of the sequences of an epoch");
+  schema.field("n_test", n_test, "validation sequences, evenly spaced; 0: all").non_negative();
+  schema.check("text", [this] {
+    if (text.empty() == tokens.empty())
+      throw ConfigError("expected either text or tokens, got {}",
+                        text.empty() ? "neither" : "both");
+  });
+  schema.check("vocab", [this] {
+    if (vocab == 0 && !tokens.empty())
+      throw ConfigError("token files do not store their vocabulary size: set it");
+    if (vocab == 0 && learns_pieces(*this))
+      throw ConfigError("set the number of pieces for the sentencepiece tokenizer to learn");
+  });
 }
 
 std::vector<DataPlace> LmOptions::places() {

@@ -1,4 +1,4 @@
-// Which component of a mixture each training step draws from.
+// Chooses the component of a mixture for each training step.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace mobius {
 
-/// A schedule that depends on (seed, step) alone. Steps follow the golden-ratio sequence, so every
-/// stretch of N steps holds each component in proportion to its weight, up to O(log N) steps:
-/// closer than independent draws, whose counts stray by O(sqrt N).
+/// A schedule that depends only on (seed, step). Steps follow the golden-ratio sequence: any N
+/// consecutive steps hold each component in proportion to its weight up to O(log N) steps, whereas
+/// the counts of independent draws deviate by O(sqrt N).
 class MixtureSchedule {
  public:
   /// Weights must be positive and finite; they need not sum to 1.
   MixtureSchedule(std::span<const double> weights, std::uint64_t seed);
-  /// Index of the component of this step.
+  /// Returns the index of the component of this step.
   int at(std::uint64_t step) const;
 
  private:

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/options/schema.h"
+#include "core/options/validate.h"
 #include "core/rng.h"
-#include "core/schema.h"
-#include "core/validate.h"
 #include "data/mixture.h"
 #include "data/sampling.h"
 
@@ -31,8 +31,8 @@ std::int64_t longest(const std::vector<MqarSize>& sizes) {
   return seq_len;
 }
 
-// (g + 1)^(a - 1) for every gap g, in units that make the largest weight 2^32. Rounding to integers
-// is far coarser than what pow() may differ by between machines, so the draws do not differ.
+// Returns (g + 1)^(a - 1) for every gap g, scaled to make the largest weight 2^32. Rounding to
+// integers is far coarser than the differences of pow() between machines, so draws do not differ.
 std::vector<std::uint64_t> gap_weights(const MqarSize& size, double power_a) {
   std::vector<double> powers(static_cast<std::size_t>((size.seq_len - 2 * size.n_pairs) / 2));
   for (std::size_t g = 0; g < powers.size(); ++g)
@@ -46,7 +46,7 @@ std::vector<std::uint64_t> gap_weights(const MqarSize& size, double power_a) {
   return weights;
 }
 
-// Writes sequences of one size. Generators are cheap to make and not shared between threads.
+// Writes sequences of one size. A generator is cheap to make and must not be shared by threads.
 class Generator {
  public:
   Generator(const MqarOptions& options, const MqarSize& size,
@@ -62,7 +62,7 @@ class Generator {
         values_(keys_.size()),
         gaps_(keys_.size()) {}
 
-  // The filler is drawn last, so the pairs and queries of a sequence do not depend on its rule.
+  // Draws the filler last: the pairs and queries of a sequence do not depend on its kind.
   void write(Rng& rng, Tokens inputs, Tokens labels) {
     key_sampler_.draw(rng, keys_);
     value_sampler_.draw(rng, values_);
@@ -82,7 +82,7 @@ class Generator {
   }
 
  private:
-  static constexpr std::int32_t empty_token = 0;  // no key and no value
+  static constexpr std::int32_t empty_token = 0;  // neither a key nor a value
 
   void fill_rest(Rng& rng, Tokens tokens) {
     if (filler_ == MqarFiller::zero) return;
@@ -129,22 +129,16 @@ class MqarTask final : public Task {
     check_request(group, count);
     const MqarSize& size = sizes_[static_cast<std::size_t>(group)];
     Generator generator(options_, size, gap_weights_[static_cast<std::size_t>(group)]);
-    Batch batch;
-    batch.inputs = Tensor::empty({count, size.seq_len}, DType::i32);
-    batch.labels = Tensor::empty({count, size.seq_len}, DType::i32);
-    batch.group = group;
-    const auto n = static_cast<std::size_t>(size.seq_len);
-    const auto rows = static_cast<std::uint64_t>(count);
-    for (std::uint64_t row = 0; row < rows; ++row) {
+    Batch batch = make_batch(count, size.seq_len, [&](auto row, Tokens inputs, Tokens labels) {
       Rng rng({seed_, stream_of(split, size, first + row)});
-      generator.write(rng, {batch.inputs.data<std::int32_t>() + row * n, n},
-                      {batch.labels.data<std::int32_t>() + row * n, n});
-    }
+      generator.write(rng, inputs, labels);
+    });
+    batch.group = group;
     return batch;
   }
 
  private:
-  // Named by the size rather than the group, so that a size has the same sequences in any mixture.
+  // The stream depends on the size and not on the group: a size has equal sequences in any mixture.
   static std::uint64_t stream_of(Split split, const MqarSize& size, std::uint64_t index) {
     const auto code =
         static_cast<std::uint64_t>(size.seq_len) << 32 | static_cast<std::uint64_t>(size.n_pairs);
@@ -157,7 +151,7 @@ class MqarTask final : public Task {
     return weights;
   }
 
-  // By the number of pairs alone where that tells the sizes apart.
+  // Names sizes by the number of pairs alone if that distinguishes them.
   static std::vector<std::string> names_of(const std::vector<MqarSize>& sizes) {
     std::vector<std::string> names;
     for (const MqarSize& size : sizes) {
@@ -181,14 +175,14 @@ void check_even(const MqarSize& size) {
   if (size.seq_len % 2 != 0) throw ConfigError("expected an even number, got {}", size.seq_len);
 }
 
-// With 4P <= n the P gaps fit: there are (n - 2P) / 2 >= P of them.
+// If 4P <= n, there are (n - 2P) / 2 >= P gaps.
 void check_room(const MqarSize& size) {
   if (size.n_pairs > size.seq_len / 4)
     throw ConfigError("n_pairs = {} is more than a quarter of seq_len = {}", size.n_pairs,
                       size.seq_len);
 }
 
-// With V > n >= 4P the P keys and the P values fit: there are V / 2 - 1 >= 2P - 1 >= P of each.
+// If V > n >= 4P, there are V / 2 - 1 >= 2P - 1 >= P keys, and as many values.
 void check_vocab(const MqarOptions& options) {
   for (const MqarSize& size : sizes_of(options)) {
     if (options.vocab <= size.seq_len)
@@ -207,29 +201,14 @@ void check_twins(const std::vector<MqarSize>& mixture) {
 }
 
 bool sets_seq_len(const MqarOptions& options) { return options.seq_len != MqarOptions().seq_len; }
-bool sets_n_pairs(const MqarOptions& options) { return options.n_pairs != MqarOptions().n_pairs; }
 bool sets_vocab(const MqarOptions& options) { return options.vocab != MqarOptions().vocab; }
 
-constexpr const char* beside_mixture = "has no effect beside a mixture; omit it";
-
-// Of two values that do not fit together, the one that was set is to blame.
+// If two values do not fit together, the error names the one that was set.
 void check_seq_len(const MqarOptions& options) {
-  if (!sets_seq_len(options)) return;
-  if (!options.mixture.empty()) throw ConfigError(beside_mixture);
+  if (!sets_seq_len(options) || !options.mixture.empty()) return;
   check_even(sizes_of(options).front());
   check_room(sizes_of(options).front());
   if (!sets_vocab(options)) check_vocab(options);
-}
-
-void check_n_pairs(const MqarOptions& options) {
-  if (!sets_n_pairs(options)) return;
-  if (!options.mixture.empty()) throw ConfigError(beside_mixture);
-  if (!sets_seq_len(options)) check_room(sizes_of(options).front());
-}
-
-void check_mixture(const MqarOptions& options) {
-  check_twins(options.mixture);
-  if (!options.mixture.empty() && !sets_vocab(options)) check_vocab(options);
 }
 
 }  // namespace
@@ -248,21 +227,33 @@ void MqarSize::describe(Schema& schema) {
 
 void MqarOptions::describe(Schema& schema) {
   schema.field("vocab", vocab, "tokens: keys in the lower half, values in the upper").at_least(4);
-  schema.field("seq_len", seq_len, "tokens in a sequence, even").at_least(4);
-  schema.field("n_pairs", n_pairs, "key-value pairs in a sequence").at_least(1);
-  schema.field("power_a", power_a, "gaps g before a query come as (g + 1)^(power_a - 1)")
+  const auto has_one_size = [this] { return mixture.empty(); };
+  schema.field("seq_len", seq_len, "tokens in a sequence, even")
+      .at_least(4)
+      .only_if(has_one_size, "mixture: []");
+  schema.field("n_pairs", n_pairs, "key-value pairs in a sequence")
+      .at_least(1)
+      .only_if(has_one_size, "mixture: []");
+  schema.field("power_a", power_a, "gaps g before a query have weight (g + 1)^(power_a - 1)")
       .positive()
       .at_most(10);
-  schema.choice("filler", filler,
-                {{"zero", MqarFiller::zero},
-                 {"random", MqarFiller::random},
-                 {"random_unused", MqarFiller::random_unused}},
-                "tokens between the queries: 0, any token, or any that is no key of the sequence");
-  schema.list("mixture", mixture, "several sizes, in place of seq_len and n_pairs");
+  schema.choice(
+      "filler", filler,
+      {{"zero", MqarFiller::zero},
+       {"random", MqarFiller::random},
+       {"random_unused", MqarFiller::random_unused}},
+      "tokens between the queries: 0, any token, or any that is not a key of the sequence");
+  schema.list("mixture", mixture, "several sizes, instead of seq_len and n_pairs");
   schema.field("n_test", n_test, "test sequences of each size").at_least(1);
   schema.check("seq_len", [this] { check_seq_len(*this); });
-  schema.check("n_pairs", [this] { check_n_pairs(*this); });
-  schema.check("mixture", [this] { check_mixture(*this); });
+  schema.check("n_pairs", [this] {
+    if (n_pairs != MqarOptions().n_pairs && mixture.empty() && !sets_seq_len(*this))
+      check_room(sizes_of(*this).front());
+  });
+  schema.check("mixture", [this] {
+    check_twins(mixture);
+    if (!mixture.empty() && !sets_vocab(*this)) check_vocab(*this);
+  });
   schema.check("vocab", [this] {
     if (sets_vocab(*this)) check_vocab(*this);
   });

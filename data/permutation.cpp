@@ -9,7 +9,7 @@ namespace mobius {
 
 Permutation::Permutation(std::uint64_t n, RngKey key)
     : n_(n), key_(key), half_bits_(std::max(1, static_cast<int>(std::bit_width(n - 1) + 1) / 2)) {
-  if (n == 0) throw Error("permutation: there is nothing to permute");
+  if (n == 0) throw Error("permutation: expected n > 0, got 0");
 }
 
 std::uint64_t Permutation::encipher(std::uint64_t value) const {

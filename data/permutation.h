@@ -1,4 +1,4 @@
-// A random order of n items that takes no memory.
+// A random permutation in O(1) memory.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace mobius {
 
-/// A permutation of 0 .. n - 1 that depends on (n, key) alone. Every element is computed by itself,
-/// so that any rank or thread finds its items of an epoch without shuffling all of them: a Feistel
-/// network over the next power of four, walked along until it comes back below n (Black and Rogaway
-/// 2002, "Ciphers with arbitrary finite domains").
+/// A permutation of 0 .. n - 1 that depends only on (n, key). Each element is computed on its own,
+/// so a rank or thread finds its items of an epoch without shuffling all of them. The method is a
+/// Feistel network over the next power of four, iterated until the result is below n (Black and
+/// Rogaway 2002, "Ciphers with arbitrary finite domains").
 class Permutation {
  public:
   /// Throws Error unless n > 0.
   Permutation(std::uint64_t n, RngKey key);
-  /// The item at `position` < n.
+  /// Returns the item at `position` < n.
   std::uint64_t at(std::uint64_t position) const;
 
  private:

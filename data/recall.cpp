@@ -5,10 +5,9 @@
 #include <span>
 
 #include "core/error.h"
+#include "core/options/schema.h"
+#include "core/options/validate.h"
 #include "core/rng.h"
-#include "core/schema.h"
-#include "core/validate.h"
-#include "data/next_token.h"
 
 namespace mobius {
 namespace {
@@ -29,18 +28,14 @@ class RecallTask final : public Task {
   Batch sequences(Split split, int group, std::uint64_t first, std::int64_t count) const override {
     check_request(group, count);
     const std::int64_t n = max_seq_len();
-    Batch batch;
-    batch.inputs = Tensor::empty({count, n}, DType::i32);
-    batch.labels = Tensor::empty({count, n}, DType::i32);
-    batch.scored = Tensor::empty({count, n}, DType::u8);
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(options_.seq_len));
-    for (std::int64_t row = 0; row < count; ++row) {
-      write_tokens(split, first + static_cast<std::uint64_t>(row), tokens);
-      split_next_token(tokens,
-                       {batch.inputs.data<std::int32_t>() + row * n, static_cast<std::size_t>(n)},
-                       {batch.labels.data<std::int32_t>() + row * n, static_cast<std::size_t>(n)});
-      mark_repetition(batch.scored.data<std::uint8_t>() + row * n);
-    }
+    Batch batch = make_batch(count, n, [&](std::uint64_t row, auto inputs, auto labels) {
+      write_tokens(split, first + row, tokens);
+      split_next_token(tokens, inputs, labels);
+    });
+    // The label of position t is token t + 1, which repeats token t + 1 - L from t + 1 = L on.
+    batch.scored = Tensor::ones({count, n}, DType::u8);
+    batch.scored.slice(1, 0, options_.seq_len / 2 - 1).fill(0);
     return batch;
   }
 
@@ -53,13 +48,6 @@ class RecallTask final : public Task {
       return static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(options_.vocab)));
     });
     std::copy(tokens.begin(), middle, middle);
-  }
-
-  // The label of position t is token t + 1, which repeats token t + 1 - L from t + 1 = L on.
-  void mark_repetition(std::uint8_t* scored) const {
-    const std::int64_t first = options_.seq_len / 2 - 1;
-    std::fill(scored, scored + first, std::uint8_t{0});
-    std::fill(scored + first, scored + max_seq_len(), std::uint8_t{1});
   }
 
   const RecallOptions options_;

@@ -1,13 +1,13 @@
-// The recall task: uniform random tokens, repeated once (docs/MATH.md, section 6).
+// The recall task: repeat a sequence of uniform random tokens (docs/MATH.md, section 6).
 #pragma once
 
 #include "data/task.h"
 
 namespace mobius {
 
-/// A sequence is L = seq_len / 2 tokens, twice; inputs are all but the last token and labels all
-/// but the first, [batch, seq_len - 1]. All are labelled. The accuracy covers only the L labels of
-/// the repetition: the other L - 1 cannot be predicted, and hold the mean loss above
+/// A sequence is L = seq_len / 2 tokens, twice. Inputs are all but the last token and labels all
+/// but the first, [batch, seq_len - 1]; every position is labelled. The accuracy covers only the L
+/// labels of the repetition: the other L - 1 cannot be predicted and keep the mean loss at or above
 /// ln(vocab) (L - 1) / (2 L - 1).
 struct RecallOptions final : TaskOptions {
   std::int32_t vocab = 1024;
@@ -16,7 +16,7 @@ struct RecallOptions final : TaskOptions {
 
   void describe(Schema& schema) override;
   TaskSize least_size() const override;
-  /// Throws ConfigError for an odd seq_len, or a value out of range.
+  /// Throws ConfigError if seq_len is odd or a value is out of range.
   std::unique_ptr<Task> build(std::uint64_t seed) const override;
 };
 

@@ -13,10 +13,10 @@ UniformSampler::UniformSampler(std::int32_t n) : pool_(static_cast<std::size_t>(
   std::iota(pool_.begin(), pool_.end(), 0);
 }
 
-// The first steps of a Fisher-Yates shuffle, taken back afterwards.
+// Runs the first steps of a Fisher-Yates shuffle and undoes them afterwards.
 void UniformSampler::draw(Rng& rng, std::span<std::int32_t> out) {
   if (out.size() > pool_.size())
-    throw Error("UniformSampler: {} distinct items asked for, there are {}", out.size(),
+    throw Error("UniformSampler: {} distinct items requested, but there are only {}", out.size(),
                 pool_.size());
   exchanged_.resize(out.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -38,7 +38,8 @@ WeightedSampler::WeightedSampler(std::span<const std::uint64_t> weights)
 
 void WeightedSampler::draw(Rng& rng, std::span<std::int32_t> out) {
   if (out.size() > n_)
-    throw Error("WeightedSampler: {} distinct items asked for, there are {}", out.size(), n_);
+    throw Error("WeightedSampler: {} distinct items requested, but there are only {}", out.size(),
+                n_);
   chosen_.resize(out.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
     std::uint64_t left = rng.below(sums_[1]);
@@ -49,7 +50,7 @@ void WeightedSampler::draw(Rng& rng, std::span<std::int32_t> out) {
     }
     out[i] = static_cast<std::int32_t>(node - n_leaves_);
     chosen_[i] = sums_[node];
-    add_along_path(node, 0 - chosen_[i]);  // modulo 2^64: a subtraction
+    add_along_path(node, 0 - chosen_[i]);  // subtracts, modulo 2^64
   }
   for (std::size_t i = 0; i < out.size(); ++i)
     add_along_path(n_leaves_ + static_cast<std::size_t>(out[i]), chosen_[i]);

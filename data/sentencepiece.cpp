@@ -1,5 +1,3 @@
-#include "data/sentencepiece.h"
-
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
@@ -15,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/isolated.h"
+#include "data/tokenizer.h"
 #include "data/utf8.h"
 
 namespace mobius {
@@ -23,24 +22,24 @@ namespace {
 using sentencepiece::SentencePieceProcessor;
 
 constexpr std::string_view space_mark = "\xE2\x96\x81";    // U+2581, a space within pieces
-constexpr std::string_view unknown_mark = "\xE2\x96\x85";  // U+2585, which no piece may hold
+constexpr std::string_view unknown_mark = "\xE2\x96\x85";  // U+2585, which no piece may contain
 
-// The library's messages begin with the place in its source and the condition, in brackets; many
-// have no more. Its reason in words; empty where it gives none.
+// Returns the reason in a message of the library, or an empty string. The messages begin with the
+// source location and the condition in brackets, and many end there.
 std::string reason_of(const sentencepiece::util::Status& status) {
   const std::string message = status.message();
   const std::size_t condition = message.rfind("] ");
   return condition == std::string::npos ? message : message.substr(condition + 2);
 }
 
-// ---- the parts in which the library is given a text
+// ---- parts of a text
 
-// What the library takes at once: its time, its memory and the errors of its sums grow with it, and
-// it drops longer lines from what it learns (max_sentence_length, by default).
+// The longest text that the library is given at once. Its time, memory and rounding errors grow
+// with the length, and it does not learn from longer lines (max_sentence_length, by default).
 constexpr std::size_t longest_part = 4192;
 
-// The length of the first part of a text: its first line, with its end. A longer line is cut before
-// a space, where pieces begin, or, where there is none, between two characters.
+// Returns the length of the first part of a text: its first line with the line end. Cuts a longer
+// line before a space, where pieces begin, or between two characters if it has no space.
 std::size_t first_part(std::string_view text) {
   const std::string_view head = text.substr(0, longest_part);
   if (const std::size_t end = head.find('\n'); end != std::string_view::npos) return end + 1;
@@ -61,7 +60,7 @@ void for_each_part(std::string_view text, Fn&& fn) {
   }
 }
 
-// Calls fn(piece, is_mark) for the marks in a text and for what is between them, in order.
+// Calls fn(piece, is_mark) for the marks in a text and for the text between them, in order.
 template <typename Fn>
 void split_at(std::string_view mark, std::string_view text, Fn&& fn) {
   while (!text.empty()) {
@@ -74,8 +73,8 @@ void split_at(std::string_view mark, std::string_view text, Fn&& fn) {
 
 // ---- models
 
-// Takes a number off the front of a protocol buffer: 7 bits a byte, the lowest first. Nothing where
-// it does not end.
+// Takes a varint off the front of a protocol buffer: 7 bits per byte, the lowest first. Empty if it
+// is truncated.
 std::optional<std::uint64_t> take_number(std::string_view& bytes) {
   std::uint64_t number = 0;
   for (unsigned shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
@@ -87,8 +86,8 @@ std::optional<std::uint64_t> take_number(std::string_view& bytes) {
   return std::nullopt;
 }
 
-// Takes a field off the front of a ModelProto, all of whose fields are strings of bytes; its number
-// in the message. Nothing where it is none, or not whole.
+// Takes a field off the front of a ModelProto, whose fields are all byte strings, and returns its
+// number. Empty if there is no valid or complete field.
 std::optional<std::uint64_t> take_field(std::string_view& bytes) {
   constexpr std::uint64_t type_bits = 3, string_of_bytes = 2;
   const std::optional<std::uint64_t> tag = take_number(bytes);
@@ -99,9 +98,9 @@ std::optional<std::uint64_t> take_field(std::string_view& bytes) {
   return *tag >> type_bits;
 }
 
-// The model for text in parts. Of a setting that a protocol buffer holds twice, the last counts:
-// appended are those that say what the header says of beginnings and ends. The samples that a model
-// may hold to test itself were made without them.
+// Returns the model with the settings for text in parts (see data/tokenizer.h) appended: if a
+// protocol buffer holds a setting twice, the last one counts. Drops the self-test samples of the
+// model, which were made with its own settings.
 std::string model_for_parts(std::string_view model) {
   constexpr std::uint64_t trainer_settings = 2, normalizer_settings = 3, self_test = 4;
   constexpr std::array<char, 6> added = {normalizer_settings << 3 | 2,
@@ -115,12 +114,12 @@ std::string model_for_parts(std::string_view model) {
   for (std::string_view rest = model; !rest.empty();) {
     const std::string_view before = rest;
     const std::optional<std::uint64_t> field = take_field(rest);
-    if (!field) throw Error("this is no SentencePiece model, or not a whole one");
+    if (!field) throw Error("this is not a SentencePiece model, or it is truncated");
     found.insert(*field);
     if (*field != self_test) changed += before.substr(0, before.size() - rest.size());
   }
   if (!found.contains(trainer_settings) || !found.contains(normalizer_settings))
-    throw Error("this is no SentencePiece model, or not a whole one: its settings are missing");
+    throw Error("this is not a SentencePiece model, or it is truncated: its settings are missing");
   return changed.append(added.data(), added.size());
 }
 
@@ -147,8 +146,6 @@ class SentencePieceTokenizer final : public Tokenizer {
     tokens_of_mark_ = spell_mark();
   }
 
-  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(texts_.size()); }
-
   std::vector<std::int32_t> encode(std::string_view text) const override {
     require_utf8(text);
     std::vector<std::int32_t> tokens;
@@ -168,19 +165,10 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   bool is_unknown(std::int32_t token) const override { return processor_.IsUnknown(token); }
 
-  std::string decode(std::span<const std::int32_t> tokens) const override {
-    std::string text;
-    for (const std::int32_t token : tokens) {
-      check_token(token);
-      text += texts_[static_cast<std::size_t>(token)];
-    }
-    return text;
-  }
-
   TokenizerModel model() const override { return {"sentencepiece", model_}; }
 
  private:
-  // What the library takes for a space where it stands in a text is spelt in bytes.
+  // The library treats this character in a text as a space, so it is spelt in bytes.
   std::vector<int> spell_mark() const {
     std::vector<int> tokens;
     for (const char* byte : {"<0xE2>", "<0x96>", "<0x81>"}) {
@@ -193,14 +181,13 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   const std::string model_;
   SentencePieceProcessor processor_;
-  std::vector<std::string> texts_;  // by token
   std::vector<int> tokens_of_mark_;
 };
 
 // ---- learning
 
-// The parts of a text that pieces can be learned from, without their line ends. What no piece can
-// hold is left out: the library would drop the whole line.
+// The parts of a text to learn pieces from, without line ends. Omits characters that no piece can
+// contain, for which the library would drop the whole line.
 class LearnedParts final : public sentencepiece::SentenceIterator {
  public:
   explicit LearnedParts(std::string_view text) {
@@ -225,7 +212,7 @@ class LearnedParts final : public sentencepiece::SentenceIterator {
   const std::string& value() const override { return part_; }
   sentencepiece::util::Status status() const override { return {}; }
 
-  // How many characters pieces are made of. The library leaves out tabs and NUL.
+  // Counts the distinct characters in pieces. The library ignores tabs and NUL.
   std::size_t count_characters() const {
     std::vector<bool> is_there(0x110000, false);
     for (std::string_view part : parts_) {
@@ -249,8 +236,9 @@ class LearnedParts final : public sentencepiece::SentenceIterator {
   std::string part_;
 };
 
-// The settings that keep every byte of a text, as the header promises; one thread, for the result
-// depends on their number. The library's own are to learn from every line, none being drawn.
+// Returns the settings that preserve every byte of a text. Uses one thread, because the result
+// depends on the number of threads. By default the library learns from every line, without
+// sampling.
 std::unordered_map<std::string, std::string> settings(std::size_t text_size, std::int64_t vocab,
                                                       SentencePieceKind kind) {
   std::unordered_map<std::string, std::string> settings = {
@@ -268,13 +256,13 @@ std::unordered_map<std::string, std::string> settings(std::size_t text_size, std
   return settings;
 }
 
-// What came of learning: a model, or why there is none.
+// The result of learning: a model or the reason for its absence.
 struct Learned {
   std::string model;
   std::string reason;
 };
 
-// In a child, for the library ends the program where a text gives it nothing to go on from.
+// Runs in a child process, because the library exits if it can learn nothing from a text.
 Learned learn(std::string_view text, LearnedParts& parts, std::int64_t vocab,
               SentencePieceKind kind) {
   const auto train = [&] {
@@ -288,7 +276,7 @@ Learned learn(std::string_view text, LearnedParts& parts, std::int64_t vocab,
   return result->front() == '+' ? Learned{result->substr(1), ""} : Learned{"", result->substr(1)};
 }
 
-// "Vocabulary size too high (500). Please set it to a value <= 324.": 324.
+// Returns 324 for "Vocabulary size too high (500). Please set it to a value <= 324.".
 std::optional<std::int64_t> largest_vocab(const std::string& reason) {
   constexpr std::string_view before = "to a value <= ";
   const std::size_t at = reason.find(before);
@@ -317,8 +305,8 @@ std::unique_ptr<Tokenizer> train_sentencepiece(std::string_view text, std::int64
   const Learned learned = learn(text, parts, vocab, kind);
   if (!learned.model.empty()) return make_sentencepiece_tokenizer(learned.model);
   if (const std::optional<std::int64_t> most = largest_vocab(learned.reason))
-    throw ConfigError("the text has no more than {} pieces to learn, got {}", *most, vocab);
-  throw Error("the text is too short to learn pieces from, or too much alike{}{}",
+    throw ConfigError("the text has at most {} pieces to learn, got {}", *most, vocab);
+  throw Error("the text is too short or too repetitive to learn pieces from{}{}",
               learned.reason.empty() ? "" : ": ", learned.reason);
 }
 

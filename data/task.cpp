@@ -15,7 +15,8 @@ Batch Task::batch(Split split, std::uint64_t step, std::int64_t batch_size) cons
   if (split == Split::train) return sequences(split, group_at(step), step * size, batch_size);
 
   const std::uint64_t batches = test_batches(batch_size);
-  if (step >= batches) throw Error("task: test batch {} asked for, there are {}", step, batches);
+  if (step >= batches)
+    throw Error("task: test batch {} requested, but there are only {}", step, batches);
   const std::uint64_t per_group = batches / groups().size();
   const std::uint64_t first = step % per_group * size;
   const auto left = test_size() - static_cast<std::int64_t>(first);
@@ -35,7 +36,7 @@ std::uint64_t Task::sequence_stream(std::string_view task, std::uint64_t size, S
 
 void Task::check_request(int group, std::int64_t count) const {
   if (group < 0 || static_cast<std::size_t>(group) >= groups().size())
-    throw Error("task: group {} asked for, there are {}", group, groups().size());
+    throw Error("task: group {} requested, but there are only {}", group, groups().size());
   if (count <= 0) throw Error("task: the number of sequences must be positive, got {}", count);
 }
 

@@ -8,9 +8,10 @@ namespace mobius {
 
 Registry<TaskOptions> builtin_tasks() {
   Registry<TaskOptions> tasks;
-  tasks.add<MqarOptions>("mqar", "multi-query associative recall: say the value paired with a key");
+  tasks.add<MqarOptions>("mqar",
+                         "multi-query associative recall: predict the value paired with a key");
   tasks.add<RecallOptions>("recall", "repeat a random sequence of tokens");
-  tasks.add<LmOptions>("lm", "language modelling: say the next token of a text");
+  tasks.add<LmOptions>("lm", "language modelling: predict the next token of a text");
   return tasks;
 }
 

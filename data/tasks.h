@@ -1,12 +1,12 @@
-// The tasks that come with Mobius, by name.
+// The built-in tasks, by name.
 #pragma once
 
-#include "core/registry.h"
+#include "core/options/registry.h"
 #include "data/task.h"
 
 namespace mobius {
 
-/// "mqar", "recall" and "lm". A program adds its own to the registry it passes on.
+/// Returns "mqar", "recall" and "lm". A program can add tasks to the registry.
 Registry<TaskOptions> builtin_tasks();
 
 }  // namespace mobius

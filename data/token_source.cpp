@@ -11,7 +11,6 @@
 
 #include "core/error.h"
 #include "core/path.h"
-#include "data/file_format.h"
 #include "data/input_file.h"
 
 namespace mobius {
@@ -38,16 +37,16 @@ class MemoryTokens final : public TokenSource {
   const std::vector<std::int32_t> tokens_;
 };
 
-// Where the tokens are in a file, and how wide.
+// The offset and width of the tokens in a file.
 struct Layout {
   std::uint64_t begin = 0;  // bytes
-  std::uint64_t width = 2;  // bytes a token
+  std::uint64_t width = 2;  // bytes per token
   std::uint64_t count = 0;
 };
 
 constexpr std::uint64_t header_bytes = 1024;
 
-// The first three numbers of a header; 0 for what the file is too short for.
+// Returns the first three numbers of a header, 0 beyond the end of the file.
 std::array<std::uint32_t, 3> first_numbers(const InputFile& file) {
   std::array<std::uint32_t, 3> numbers{};
   const auto bytes = std::as_writable_bytes(std::span(numbers));
@@ -62,7 +61,7 @@ bool begins_as_llm_c(const InputFile& file) {
 
 Layout raw_layout(const InputFile& file) {
   if (file.size() % 2 != 0)
-    throw Error("{}: {} bytes are no whole number of 16-bit tokens", file.name(), file.size());
+    throw Error("{}: {} bytes are not a whole number of 16-bit tokens", file.name(), file.size());
   return {0, 2, file.size() / 2};
 }
 
@@ -92,8 +91,8 @@ std::string beginning_of(const InputFile& file) {
   return bytes;
 }
 
-// Whether these bytes, as 32-bit numbers, are all below 65536, and others than 0: no text has token
-// 0 at every second place.
+// Whether these bytes, as 32-bit numbers, are all below 65536 but not all 0: no text has token 0 at
+// every second position.
 bool seems_of_32_bits(std::string_view bytes) {
   constexpr std::size_t fewest = 16;
   bool has_token = false;
@@ -104,16 +103,16 @@ bool seems_of_32_bits(std::string_view bytes) {
   return has_token && bytes.size() >= 4 * fewest;
 }
 
-// Tokens say nothing of their format: another's bytes would be read as some.
+// Plain tokens have no signature: the bytes of any other format could be read as tokens.
 void require_plain_tokens(const InputFile& file) {
   const std::string bytes = beginning_of(file);
   if (const std::string_view format = format_of(bytes); !format.empty())
-    throw Error("{}: is {}; token_format: raw takes it for 16-bit tokens all the same", file.name(),
+    throw Error("{}: is {}; set token_format: raw to read it as 16-bit tokens anyway", file.name(),
                 format);
   if (seems_of_32_bits(bytes))
     throw Error(
-        "{}: seems to hold 32-bit tokens, which take a header of llm.c; token_format: raw takes it "
-        "for 16-bit tokens all the same",
+        "{}: seems to hold 32-bit tokens, which need a header of llm.c; set token_format: raw to "
+        "read it as 16-bit tokens anyway",
         file.name());
 }
 
@@ -158,7 +157,7 @@ class FileTokens final : public TokenSource {
   const std::int64_t vocab_;
 };
 
-// Whether there is a file of this name, or may be one in a folder that cannot be looked into.
+// Whether a file of this name exists, or may exist in a folder that cannot be searched.
 bool is_name(const std::string& name) {
   std::error_code error;
   const fs::file_type type = fs::symlink_status(name, error).type();
@@ -166,10 +165,10 @@ bool is_name(const std::string& name) {
                                      : type != fs::file_type::not_found;
 }
 
-// The pattern with a backslash before what is special in the names of its first folders, as far as
-// there are folders of these names.
+// Returns the pattern with special characters escaped in its leading components that name existing
+// folders.
 std::string with_folders_escaped(const std::string& pattern) {
-  std::size_t end = 0;  // of these names
+  std::size_t end = 0;  // of these components
   for (std::size_t slash = pattern.find('/'); slash != std::string::npos;
        slash = pattern.find('/', slash + 1)) {
     std::error_code error;

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "data/sentencepiece.h"
 #include "data/utf8.h"
 
 namespace mobius {
@@ -15,7 +14,9 @@ namespace {
 
 class ByteTokenizer final : public Tokenizer {
  public:
-  std::int64_t vocab_size() const override { return 256; }
+  ByteTokenizer() {
+    for (int byte = 0; byte < 256; ++byte) texts_.emplace_back(1, static_cast<char>(byte));
+  }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<std::int32_t> tokens(text.size());
@@ -24,21 +25,11 @@ class ByteTokenizer final : public Tokenizer {
     return tokens;
   }
 
-  std::string decode(std::span<const std::int32_t> tokens) const override {
-    std::string text;
-    text.reserve(tokens.size());
-    for (const std::int32_t token : tokens) {
-      check_token(token);
-      text += static_cast<char>(token);
-    }
-    return text;
-  }
-
   TokenizerModel model() const override { return {"byte", ""}; }
 };
 
-// Calls fn(code point, its bytes, where they begin) for every character. Throws Error where the
-// text is not UTF-8.
+// Calls fn(code point, its bytes, their offset) for every character. Throws Error if the text is
+// not UTF-8.
 template <typename Fn>
 void for_each_character(std::string_view text, Fn&& fn) {
   require_utf8(text);
@@ -54,14 +45,12 @@ class CharTokenizer final : public Tokenizer {
   explicit CharTokenizer(std::string_view characters) {
     for_each_character(characters, [&](char32_t code, std::string_view bytes, std::size_t) {
       if (!tokens_.emplace(code, static_cast<std::int32_t>(texts_.size())).second) {
-        throw Error("char tokenizer: U+{:04X} comes twice", static_cast<std::uint32_t>(code));
+        throw Error("char tokenizer: U+{:04X} occurs twice", static_cast<std::uint32_t>(code));
       }
       texts_.emplace_back(bytes);
     });
     if (texts_.empty()) throw Error("char tokenizer: there are no characters");
   }
-
-  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(texts_.size()); }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<std::int32_t> tokens;
@@ -77,15 +66,6 @@ class CharTokenizer final : public Tokenizer {
     return tokens;
   }
 
-  std::string decode(std::span<const std::int32_t> tokens) const override {
-    std::string text;
-    for (const std::int32_t token : tokens) {
-      check_token(token);
-      text += texts_[static_cast<std::size_t>(token)];
-    }
-    return text;
-  }
-
   TokenizerModel model() const override {
     std::string characters;
     for (const std::string& text : texts_) characters += text;
@@ -93,15 +73,20 @@ class CharTokenizer final : public Tokenizer {
   }
 
  private:
-  std::vector<std::string> texts_;  // by token
   std::unordered_map<char32_t, std::int32_t> tokens_;
 };
 
 }  // namespace
 
-void Tokenizer::check_token(std::int32_t token) const {
-  if (token < 0 || token >= vocab_size())
-    throw Error("tokenizer: token {} is not below the vocabulary size {}", token, vocab_size());
+std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
+  std::string text;
+  text.reserve(tokens.size());
+  for (const std::int32_t token : tokens) {
+    if (token < 0 || token >= vocab_size())
+      throw Error("tokenizer: token {} is not below the vocabulary size {}", token, vocab_size());
+    text += texts_[static_cast<std::size_t>(token)];
+  }
+  return text;
 }
 
 std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }

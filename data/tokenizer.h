@@ -1,7 +1,7 @@
-// Tokenisers: text to tokens, and back.
+// Tokenisers convert text to tokens and back.
 //
-// What a tokeniser has learned from a text (its characters, its pieces) is its model. Checkpoints
-// carry it, so that a trained language model reads and writes text without its training text:
+// The model of a tokeniser is what it has learned from a text: its characters or pieces.
+// Checkpoints store it: a trained language model can read and write text without its training text.
 //
 //   const auto tokenizer = make_tokenizer(read_checkpoint_header(path).tokenizer.value());
 //   const std::vector<std::int32_t> tokens = tokenizer->encode("To be, or not to be");
@@ -17,7 +17,7 @@
 
 namespace mobius {
 
-/// All that makes up a tokeniser, as bytes.
+/// The serialised state of a tokeniser.
 struct TokenizerModel {
   std::string kind;   ///< "byte", "char" or "sentencepiece"
   std::string bytes;  ///< byte: none; char: its characters in the order of their tokens, as UTF-8;
@@ -31,40 +31,47 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   /// Tokens are 0 .. vocab_size() - 1.
-  virtual std::int64_t vocab_size() const = 0;
-  /// Throws Error on text that has no tokens: a character that is not in the vocabulary, or bytes
-  /// that are not UTF-8 where characters are asked for.
+  std::int64_t vocab_size() const { return static_cast<std::int64_t>(texts_.size()); }
+  /// Throws Error if the text cannot be encoded: a character is not in the vocabulary, or the bytes
+  /// are not UTF-8 and the tokeniser needs characters.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-  /// Whether the token stands for text that the vocabulary has no token for, whatever it is.
+  /// Whether the token stands for any text outside the vocabulary.
   virtual bool is_unknown(std::int32_t /*token*/) const { return false; }
-  /// The text of the tokens, one after the other. Tokens of single bytes can make a text that ends,
-  /// or begins, within a character. Throws Error on a token outside the vocabulary.
-  virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
+  /// Returns the concatenated text of the tokens. Single-byte tokens can yield a text that begins
+  /// or ends within a character. Throws Error if a token is outside the vocabulary.
+  std::string decode(std::span<const std::int32_t> tokens) const;
   virtual TokenizerModel model() const = 0;
 
  protected:
-  /// Throws Error unless the token is in the vocabulary.
-  void check_token(std::int32_t token) const;
+  std::vector<std::string> texts_;  // of each token
 };
 
-/// The tokeniser that has this model. Throws Error on an unknown kind or a damaged model.
+/// Makes the tokeniser of this model. Throws Error if the kind is unknown or the model damaged.
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerModel& model);
 
-/// A token a byte, 256 of them; every text has tokens.
+/// Makes a tokeniser with one token for each of the 256 bytes, which can encode any text.
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
-/// A token a character (code point) of `text`, in the order of their numbers. Throws Error where
-/// the text is empty or not UTF-8.
+/// Makes a tokeniser with one token for each character (code point) of `text`, in the order of code
+/// points. Throws Error if the text is empty or not UTF-8.
 std::unique_ptr<Tokenizer> make_char_tokenizer(std::string_view text);
+
+/// Makes a tokeniser from a serialised ModelProto, the content of a .model file. Throws Error if
+/// `model` is not one or is truncated.
+///
+/// The tokeniser encodes text in parts and decodes it token by token. It therefore ignores the
+/// settings of a model about the beginning and end of a text: it adds no space before it
+/// (add_dummy_prefix), removes none (remove_extra_whitespaces) and does not normalise its output.
+std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::string& model);
 
 enum class SentencePieceKind { unigram, bpe };
 
-/// Learns `vocab` pieces of words from the lines of a text (Kudo and Richardson 2018), all of it:
-/// lines of more than 4 kB are cut before a space. All UTF-8 comes back from its tokens byte for
-/// byte: nothing is normalised, and what no piece covers (line ends, tabs, NUL, U+2581, U+2585) is
-/// spelt in bytes. Depends on its arguments alone. Throws ConfigError where the text does not have
-/// that many pieces, or `vocab` leaves no room for its characters beside the 256 bytes and 3
-/// special tokens; Error where the text is not UTF-8 or there is nothing to learn in it.
+/// Learns `vocab` subword pieces from all lines of a text (Kudo and Richardson 2018); lines of more
+/// than 4 kB are cut before a space. Decoding restores all UTF-8 byte for byte: nothing is
+/// normalised, and characters that no piece covers (line ends, tabs, NUL, U+2581, U+2585) are spelt
+/// in bytes. The result depends only on the arguments. Throws ConfigError if the text does not have
+/// that many pieces, or if `vocab` is too small for its characters, the 256 bytes and 3 special
+/// tokens; Error if the text is not UTF-8 or has nothing to learn from.
 std::unique_ptr<Tokenizer> train_sentencepiece(std::string_view text, std::int64_t vocab,
                                                SentencePieceKind kind);
 

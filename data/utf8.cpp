@@ -9,7 +9,7 @@ namespace {
 
 bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-// The length that a first byte announces; 0 where it is none.
+// Returns the length that a first byte announces; 0 if it is not a first byte.
 std::size_t announced_size(unsigned char first) {
   if (first < 0x80) return 1;
   if (first >= 0xC2 && first < 0xE0) return 2;

@@ -1,7 +1,6 @@
 #include "data/windows.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace mobius {
@@ -12,6 +11,12 @@ std::uint64_t labels_in(const TokenRange& range) {
 }
 
 }  // namespace
+
+std::uint64_t count_tokens(const std::vector<TokenRange>& ranges) {
+  std::uint64_t count = 0;
+  for (const TokenRange& range : ranges) count += range.size();
+  return count;
+}
 
 TokenWindows::TokenWindows(std::vector<TokenRange> ranges, std::int64_t length)
     : ranges_(std::move(ranges)), length_(static_cast<std::uint64_t>(length)), first_window_{0} {
@@ -29,13 +34,7 @@ std::size_t TokenWindows::range_of(std::uint64_t index) const {
   return static_cast<std::size_t>(next - first_window_.begin()) - 1;
 }
 
-std::uint64_t TokenWindows::n_tokens() const {
-  return std::accumulate(
-      ranges_.begin(), ranges_.end(), std::uint64_t{0},
-      [](std::uint64_t sum, const TokenRange& range) { return sum + range.size(); });
-}
-
-// FNV-1a, a number at a time.
+// FNV-1a over whole numbers.
 std::uint64_t TokenWindows::digest() const {
   constexpr std::uint64_t block = 4096, most_blocks = 1024;
   const std::uint64_t stride = std::max<std::uint64_t>(1, n_tokens() / (block * most_blocks));

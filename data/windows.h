@@ -1,4 +1,4 @@
-// Token sources cut into windows of one length: the sequences of a language-modelling task.
+// Windows of equal length over token sources: the sequences of a language-modelling task.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,11 @@ struct TokenRange {
   std::uint64_t size() const { return end - begin; }
 };
 
-/// Windows that lie side by side, none across two ranges. A window labels `length` tokens and reads
-/// length + 1, the last being the label of the one before: every token but the first of a range is
-/// labelled by exactly one window, up to the fewer than `length` that are left over in each range.
+std::uint64_t count_tokens(const std::vector<TokenRange>& ranges);
+
+/// Adjacent windows, none across two ranges. A window reads length + 1 tokens and labels all but
+/// the first. Every token of a range except the first is labelled by exactly one window, apart from
+/// fewer than `length` left-over tokens per range.
 class TokenWindows {
  public:
   TokenWindows(std::vector<TokenRange> ranges, std::int64_t length);
@@ -28,25 +30,23 @@ class TokenWindows {
   std::uint64_t size() const { return first_window_.back(); }
   /// The range that window `index` < size() lies in.
   std::size_t range_of(std::uint64_t index) const;
-  /// Reads window `index` < size() into `out`, length + 1 tokens, all windows of its range being
-  /// moved by `shift` tokens, at most slack(range): where they begin, and which tokens are left
-  /// over, then differ.
+  /// Reads the length + 1 tokens of window `index` < size() into `out`. All windows of its range
+  /// are shifted by `shift` <= slack(range) tokens, which changes the tokens that are left over.
   void read(std::uint64_t index, std::uint64_t shift, std::span<std::int32_t> out) const;
 
-  /// Labels that the windows of a range leave over.
+  /// Number of tokens of a range, apart from its first, that no window labels.
   std::uint64_t slack(std::size_t range) const;
 
   /// Number of tokens in all ranges.
-  std::uint64_t n_tokens() const;
-  /// A number that depends on the length of each range and on its tokens: on all of them up to 8
-  /// million in total, and on blocks at even distances beyond, so that large files need not be
-  /// read.
+  std::uint64_t n_tokens() const { return count_tokens(ranges_); }
+  /// Returns a hash of the length and the tokens of each range: of all tokens up to 8 million in
+  /// total, and otherwise of evenly spaced blocks, to avoid reading large files.
   std::uint64_t digest() const;
 
  private:
   std::vector<TokenRange> ranges_;
   std::uint64_t length_;
-  std::vector<std::uint64_t> first_window_;  // of each range, and the end
+  std::vector<std::uint64_t> first_window_;  // of each range, then the total
 };
 
 }  // namespace mobius

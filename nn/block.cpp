@@ -8,26 +8,12 @@ Block::Block(const Initializer& init, const ModelOptions& model, const Attention
     : attention_dropout_(model.dropout, init.at("attention_dropout").path()),
       mlp_dropout_(model.dropout, init.at("mlp_dropout").path()) {
   const std::int64_t d = model.d_model;
-  attention_norm_ =
-      register_module("attention_norm", make_norm(model.norm, init.at("attention_norm"), d));
-  attention_ = register_module("attention", attention.build({
-                                                .d_model = d,
-                                                .n_heads = model.n_heads,
-                                                .n_kv_heads = model.n_kv_heads,
-                                                .bias = model.bias,
-                                                .positions = model.positions,
-                                                .rope_base = model.rope_base,
-                                                .max_distance = model.max_distance,
-                                                .dropout = model.attention_dropout,
-                                                .init = init.at("attention"),
-                                                .output_scale = model.residual_gain(),
-                                            }));
-  mlp_norm_ = register_module("mlp_norm", make_norm(model.norm, init.at("mlp_norm"), d));
-  mlp_ = register_module("mlp", make_mlp(model.mlp, init.at("mlp"),
-                                         {.d_model = d,
-                                          .d_ff = model.hidden_width(),
-                                          .bias = model.bias,
-                                          .output_scale = model.residual_gain()}));
+  attention_norm_ = make_child<Norm>("attention_norm", init, model.norm, d);
+  attention_ =
+      register_module("attention", attention.build({.model = model, .init = init.at("attention")}));
+  mlp_norm_ = make_child<Norm>("mlp_norm", init, model.norm, d);
+  mlp_ = make_child<Mlp>("mlp", init, model.mlp,
+                         MlpSizes{d, model.hidden_width(), model.bias, model.residual_gain()});
 }
 
 Variable Block::forward(Variable h, const AttentionMask& mask,
@@ -52,7 +38,10 @@ BlockStack::BlockStack(const Initializer& init, const ModelOptions& model,
 
 Variable BlockStack::forward(Variable h, const AttentionMask& mask,
                              const ForwardContext& context) const {
-  for (const std::shared_ptr<Block>& block : blocks_) h = block->forward(h, mask, context);
+  for (const std::shared_ptr<Block>& block : blocks_) {
+    if (context.sink != nullptr) context.sink->begin_layer();
+    h = block->forward(h, mask, context);
+  }
   return h;
 }
 

@@ -18,7 +18,7 @@ class Block : public Module {
   /// h[B, N, d_model] -> [B, N, d_model].
   Variable forward(Variable h, const AttentionMask& mask, const ForwardContext& context) const;
 
-  /// forward() of the positions that follow those in the attention's cache; see Attention::extend.
+  /// Computes forward() for the positions after those in the cache; see Attention::extend().
   Variable extend(Variable h, AttentionCache& cache) const;
 
   const std::shared_ptr<Attention>& attention() const { return attention_; }
@@ -30,10 +30,10 @@ class Block : public Module {
   Dropout attention_dropout_, mlp_dropout_;
 };
 
-/// One a block.
+/// One cache per block.
 using BlockCaches = std::vector<std::unique_ptr<AttentionCache>>;
 
-/// Blocks one after the other; their names are 0, 1, ...
+/// A sequence of blocks, named 0, 1, ...
 class BlockStack : public Module {
  public:
   BlockStack(const Initializer& init, const ModelOptions& model, const AttentionOptions& attention);

@@ -1,4 +1,4 @@
-// Dropout without state: the mask is a function of the ForwardContext and of where it is used.
+// Dropout without state: the mask depends only on the ForwardContext and the site of use.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace mobius {
 
-/// Zeroes each element with probability p while training and scales the others by 1 / (1 - p);
-/// the identity otherwise. Every site draws from a stream of its own, and one site drops the same
-/// elements again under the same context.
+/// Zeroes each element with probability p in training and scales the others by 1 / (1 - p). It is
+/// the identity otherwise. Each site has its own random stream and repeats its mask under an equal
+/// context.
 class Dropout {
  public:
-  /// `site` tells this use from all others: a module path.
+  /// `site` is unique to this use, such as a module path.
   Dropout(double p, std::string site);
 
   Variable forward(const Variable& x, const ForwardContext& context) const;

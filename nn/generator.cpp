@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "core/options/validate.h"
 
 namespace mobius {
 
@@ -13,7 +13,7 @@ Generator::Generator(const LanguageModel& model, SamplingOptions options, std::i
       context_(static_cast<std::size_t>(context)),
       rng_({.seed = seed, .stream = stream_id("generate")}),
       cache_(model.make_cache()) {
-  options_.validate();
+  validate_options(options_, "sampling");
   if (context < 2) throw ConfigError("generate: expected a context of at least 2, got {}", context);
   if (context > model.max_seq_len() && !model.reads_longer_sequences())
     throw ConfigError(
@@ -22,7 +22,7 @@ Generator::Generator(const LanguageModel& model, SamplingOptions options, std::i
 }
 
 void Generator::read(std::span<const std::int32_t> tokens) {
-  // Only as much as fits at once is looked at in the end.
+  // The model sees no more than one context.
   if (tokens.size() >= context_) {
     cache_ = model_.make_cache();
     window_.clear();
@@ -43,7 +43,7 @@ void Generator::read(std::span<const std::int32_t> tokens) {
 void Generator::append(std::span<const std::int32_t> tokens) {
   const auto n = static_cast<std::int64_t>(tokens.size());
   const std::vector<std::int32_t> ids(tokens.begin(), tokens.end());
-  const Tensor logits = model_.extend(Tensor::from(ids, {1, n}), cache_).data();
+  const Tensor logits = model_.extend(Tensor::from(ids, {1, n}, model_.device()), cache_).data();
   logits_ = logits.slice(1, n - 1, n).to(DType::f64).to_vector<double>();
   window_.insert(window_.end(), tokens.begin(), tokens.end());
 }

@@ -17,7 +17,7 @@ double dot(std::span<const double> a, std::span<const double> b) {
   return std::transform_reduce(a.begin(), a.end(), b.begin(), 0.0);
 }
 
-// Rows of a matrix [n, length], n <= length, made orthonormal by modified Gram-Schmidt.
+// Makes the rows of a matrix [n, length], n <= length, orthonormal by modified Gram-Schmidt.
 void orthonormalize(std::vector<double>& matrix, std::size_t n, std::size_t length) {
   const auto row = [&](std::size_t i) { return std::span(matrix).subspan(i * length, length); };
   for (std::size_t i = 0; i < n; ++i) {
@@ -45,7 +45,7 @@ Tensor random_orthogonal(std::int64_t rows, std::int64_t cols, RngKey key, DType
   std::vector<double> matrix(static_cast<std::size_t>(n * length));
   Rng rng(key);
   for (double& value : matrix) value = rng.normal();
-  // A second pass removes what rounding left in the first.
+  // A second pass removes the rounding errors of the first.
   for (int pass = 0; pass < 2; ++pass)
     orthonormalize(matrix, static_cast<std::size_t>(n), static_cast<std::size_t>(length));
   const Tensor orthonormal_rows = Tensor::from(matrix, {n, length}, device).to(dtype);
@@ -53,7 +53,7 @@ Tensor random_orthogonal(std::int64_t rows, std::int64_t cols, RngKey key, DType
 }
 
 Initializer::Initializer(std::uint64_t seed, double std, bool orthogonal, DType dtype,
-                         Device device, ProductPrecision products)
+                         Device device, MatmulPrecision products)
     : seed_(seed),
       std_(std),
       orthogonal_(orthogonal),

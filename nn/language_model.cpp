@@ -7,7 +7,7 @@ void require_buildable(const ModelOptions& model, const AttentionOptions& attent
   Block(Initializer::without_values(), model, attention);
 }
 
-// The parts that the constructor below makes. Of the blocks, which are alike, one is enough.
+// Counts the parts that the constructor below makes. Blocks are alike, so one is enough.
 ModelSize size_of_model(const ModelOptions& model, const AttentionOptions& attention,
                         std::int64_t vocab_size, std::int64_t max_seq_len) {
   const Initializer init = Initializer::without_values();
@@ -18,8 +18,7 @@ ModelSize size_of_model(const ModelOptions& model, const AttentionOptions& atten
   ModelSize size;
   size.embedding = table;
   size.positions = has_positions ? static_cast<double>(max_seq_len) * width : 0;
-  size.head =
-      static_cast<double>(make_norm(model.final_norm, init, model.d_model)->parameter_count());
+  size.head = static_cast<double>(Norm(init, model.final_norm, model.d_model).parameter_count());
   if (!model.tied_head) size.head += table;
 
   const Block block(init, model, attention);
@@ -38,7 +37,7 @@ ModelSize size_of_model(const ModelOptions& model, const AttentionOptions& atten
 LanguageModel::LanguageModel(const ModelOptions& model, const AttentionOptions& attention,
                              std::int64_t vocab_size, std::int64_t max_seq_len,
                              std::uint64_t init_seed, DType dtype, Device device,
-                             ProductPrecision products)
+                             MatmulPrecision products)
     : vocab_size_(vocab_size),
       max_seq_len_(max_seq_len),
       dropout_(model.dropout, "embedding_dropout") {
@@ -52,47 +51,47 @@ LanguageModel::LanguageModel(const ModelOptions& model, const AttentionOptions& 
   if (model.positions == Positions::learned)
     positions_ = make_child<Embedding>("positions", init, max_seq_len, model.d_model);
   blocks_ = make_child<BlockStack>("blocks", init, model, attention);
-  final_norm_ = register_module("final_norm",
-                                make_norm(model.final_norm, init.at("final_norm"), model.d_model));
+  final_norm_ = make_child<Norm>("final_norm", init, model.final_norm, model.d_model);
   head_ = model.tied_head
               ? register_module("head", std::make_shared<Linear>(embedding_->weight(), products))
               : make_child<Linear>("head", init, model.d_model, vocab_size, /*bias=*/false);
 }
 
-Variable LanguageModel::embed(const Tensor& tokens, std::int64_t position) const {
-  if (tokens.ndim() != 2)
+RowIndex LanguageModel::prepared(const Tensor& tokens) const {
+  return RowIndex("language model", tokens, vocab_size_).to(device());
+}
+
+Variable LanguageModel::embed(const RowIndex& tokens, std::int64_t position) const {
+  if (tokens.shape().size() != 2)
     throw ShapeError("language model: expected tokens [batch, positions], got {}",
                      to_string(tokens.shape()));
   const Variable embedded = embedding_->forward(tokens);
   if (!positions_) return embedded;
-  const std::int64_t end = position + tokens.size(1);
+  const std::int64_t end = position + tokens.shape()[1];
   if (end > max_seq_len_)
     throw ShapeError("language model: {} tokens a sequence, but positions are learned up to {}",
                      end, max_seq_len_);
   return embedded + positions_->rows(position, end);
 }
 
-Variable LanguageModel::hidden(const Tensor& tokens, const ForwardContext& context) const {
+Variable LanguageModel::hidden(const RowIndex& tokens, const ForwardContext& context) const {
   const Variable h = dropout_.forward(embed(tokens, /*position=*/0), context);
   return final_norm_->forward(blocks_->forward(h, {.causal = true}, context));
 }
 
 Variable LanguageModel::logits(const Tensor& tokens, const ForwardContext& context) const {
-  return head_->forward(hidden(tokens, context));
+  return head_->forward(hidden(prepared(tokens), context));
 }
 
 Variable LanguageModel::extend(const Tensor& tokens, ModelCache& cache) const {
   const NoGradGuard no_grad;
-  const Variable h = blocks_->extend(embed(tokens, cache.length), cache.blocks);
+  const Variable h = blocks_->extend(embed(prepared(tokens), cache.length), cache.blocks);
   cache.length += tokens.size(1);
   return head_->forward(final_norm_->forward(h));
 }
 
-LossResult LanguageModel::loss(const Tensor& tokens, const Tensor& labels,
+LossResult LanguageModel::loss(const RowIndex& tokens, const Labels& labels,
                                const ForwardContext& context, double normalizer) const {
-  if (labels.shape() != tokens.shape())
-    throw ShapeError("language model: tokens {} and labels {} differ in shape",
-                     to_string(tokens.shape()), to_string(labels.shape()));
   return linear_cross_entropy(hidden(tokens, context), head_->weight(), labels, normalizer,
                               head_->products());
 }

@@ -11,11 +11,11 @@
 
 namespace mobius {
 
-/// Throws the ConfigError that building such a model would, without making its parameters.
+/// Throws the ConfigError that building this model would throw, without making its parameters.
 void require_buildable(const ModelOptions& model, const AttentionOptions& attention);
 
-/// How many numbers the parameters of a model hold, by part, and its buffers. As doubles, for those
-/// of a model that cannot be may not fit an integer.
+/// How many numbers the parameters of a model hold, by part, and its buffers. They are doubles
+/// because those of an impossible model may not fit an integer.
 struct ModelSize {
   double embedding = 0;
   double positions = 0;
@@ -27,54 +27,59 @@ struct ModelSize {
   double parameters() const { return embedding + positions + blocks + head; }
 };
 
-/// Those of a LanguageModel of these options, found without making one.
+/// Computes the size of a LanguageModel with these options without making it.
 ModelSize size_of_model(const ModelOptions& model, const AttentionOptions& attention,
                         std::int64_t vocab_size, std::int64_t max_seq_len);
 
-/// What a model remembers of the tokens it has read, for LanguageModel::extend().
+/// The caches of a model for LanguageModel::extend().
 struct ModelCache {
   BlockCaches blocks;
   std::int64_t length = 0;  // tokens read
 };
 
-/// A causal language model. Parameters are named embedding.weight, positions.weight (learned
-/// positions), blocks.I.attention_norm, .attention, .mlp_norm, .mlp, final_norm and, where the head
-/// is not tied, head.weight.
+/// A causal language model. Parameters are named embedding.weight, positions.weight (if positions
+/// are learned), blocks.I.attention_norm, .attention, .mlp_norm, .mlp, final_norm and head.weight
+/// (if the head is not tied).
 class LanguageModel : public Module {
  public:
-  /// vocab_size and max_seq_len come from the task; init_seed makes the initial values. Throws
-  /// ConfigError on options that do not fit together. `products` is the precision of the products
-  /// of all its linear layers, the head's too.
+  /// vocab_size and max_seq_len come from the task. init_seed determines the initial values.
+  /// `products` is the matmul precision of all linear layers, including the head. Throws
+  /// ConfigError if the options do not fit together.
   LanguageModel(const ModelOptions& model, const AttentionOptions& attention,
                 std::int64_t vocab_size, std::int64_t max_seq_len, std::uint64_t init_seed,
                 DType dtype = DType::f32, Device device = {},
-                ProductPrecision products = ProductPrecision::full);
+                MatmulPrecision products = MatmulPrecision::full);
 
-  /// tokens[B, N] (i32 or i64) -> hidden states [B, N, d_model], normalised, ready for the head.
-  /// N may not exceed max_seq_len where positions are learned.
-  Variable hidden(const Tensor& tokens, const ForwardContext& context) const;
-  /// [B, N, V].
+  /// tokens[B, N] -> normalised hidden states [B, N, d_model], the input of the head. N may not
+  /// exceed max_seq_len if positions are learned.
+  Variable hidden(const RowIndex& tokens, const ForwardContext& context) const;
+  /// [B, N, V]. Here and below, tokens in a tensor (i32 or i64) are checked on the host and copied
+  /// to the device of the model if they lie elsewhere. Throws Error on a token outside the
+  /// vocabulary.
   Variable logits(const Tensor& tokens, const ForwardContext& context) const;
-  /// An empty memory.
+  /// Returns an empty cache.
   ModelCache make_cache() const { return {.blocks = blocks_->make_caches()}; }
-  /// logits() of tokens[B, n] that follow those in the cache, [B, n, V], without reading the former
-  /// again. Without gradients and dropout.
+  /// Appends tokens[B, n] to the cache and returns their logits, [B, n, V]. Uses no gradients and
+  /// no dropout.
   Variable extend(const Tensor& tokens, ModelCache& cache) const;
-  /// Mean cross-entropy over the labels[B, N] that are not -100: labels[b, n] is what the model
-  /// should predict at position n (already shifted); see linear_cross_entropy().
-  LossResult loss(const Tensor& tokens, const Tensor& labels, const ForwardContext& context,
+  /// Returns the mean cross-entropy over the labels of [B, N] that are not ignored. The label at
+  /// [b, n] is the target of position n, already shifted; see linear_cross_entropy().
+  LossResult loss(const RowIndex& tokens, const Labels& labels, const ForwardContext& context,
                   double normalizer = 0) const;
 
+  /// The device of the parameters.
+  Device device() const { return embedding_->weight().device(); }
   std::int64_t vocab_size() const { return vocab_size_; }
   std::int64_t max_seq_len() const { return max_seq_len_; }
-  /// Whether sequences longer than max_seq_len() can be read: not where positions are learned.
+  /// Whether it can read sequences longer than max_seq_len(), which learned positions prevent.
   bool reads_longer_sequences() const { return !positions_; }
-  /// One a layer, for diagnostics.
+  /// Returns the attention of each layer, for diagnostics.
   std::vector<std::shared_ptr<Attention>> attentions() const;
 
  private:
-  /// `position`: of the first token.
-  Variable embed(const Tensor& tokens, std::int64_t position) const;
+  RowIndex prepared(const Tensor& tokens) const;
+  /// `position` is that of the first token.
+  Variable embed(const RowIndex& tokens, std::int64_t position) const;
 
   std::int64_t vocab_size_;
   std::int64_t max_seq_len_;

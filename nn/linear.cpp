@@ -15,7 +15,7 @@ Linear::Linear(const Initializer& init, std::int64_t in, const std::vector<std::
   if (bias) bias_ = register_parameter("bias", init.zeros({weight_.size(0)}));
 }
 
-Linear::Linear(const Variable& tied_weight, ProductPrecision products)
+Linear::Linear(const Variable& tied_weight, MatmulPrecision products)
     : weight_(share_parameter("weight", tied_weight)), products_(products) {}
 
 Embedding::Embedding(const Initializer& init, std::int64_t n, std::int64_t d)

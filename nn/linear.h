@@ -14,12 +14,12 @@ class Linear : public Module {
  public:
   /// `gain` is a factor on the standard deviation of the initial weight.
   Linear(const Initializer& init, std::int64_t in, std::int64_t out, bool bias, double gain = 1);
-  /// With outputs of several uses, whose rows of the weight start as matrices of their own; see
-  /// Initializer::stacked().
+  /// Makes one layer for several outputs, whose rows of the weight are initialised as separate
+  /// matrices; see Initializer::stacked().
   Linear(const Initializer& init, std::int64_t in, const std::vector<std::int64_t>& outs,
          bool bias);
-  /// Without bias, over another module's matrix: both change together, and it is saved once.
-  explicit Linear(const Variable& tied_weight, ProductPrecision products = ProductPrecision::full);
+  /// Makes a layer without bias that shares another module's matrix, which is saved once.
+  explicit Linear(const Variable& tied_weight, MatmulPrecision products = MatmulPrecision::full);
 
   /// x[..., in] -> [..., out].
   Variable forward(const Variable& x) const { return linear(x, weight_, bias_, products_); }
@@ -28,12 +28,12 @@ class Linear : public Module {
     return linear_activation(x, weight_, bias_, activation, products_);
   }
   const Variable& weight() const { return weight_; }
-  ProductPrecision products() const { return products_; }
+  MatmulPrecision products() const { return products_; }
 
  private:
   Variable weight_;
   Variable bias_;  // undefined without bias
-  ProductPrecision products_;
+  MatmulPrecision products_;
 };
 
 /// A table weight [n, d], read by row.
@@ -41,8 +41,8 @@ class Embedding : public Module {
  public:
   Embedding(const Initializer& init, std::int64_t n, std::int64_t d);
 
-  /// index (i32 or i64) of any shape -> [index..., d]. Throws Error on an index outside [0, n).
-  Variable forward(const Tensor& index) const { return gather_rows(weight_, index); }
+  /// An index of any shape into the n rows -> [index..., d].
+  Variable forward(const RowIndex& index) const { return gather_rows(weight_, index); }
   /// Rows [begin, end).
   Variable rows(std::int64_t begin, std::int64_t end) const {
     return slice(weight_, 0, begin, end);

@@ -9,7 +9,7 @@ namespace mobius {
 
 enum class MlpKind { swiglu, gelu };
 
-/// What every MLP is built from.
+/// What an MLP is built from.
 struct MlpSizes {
   std::int64_t d_model;
   std::int64_t d_ff;  // hidden width
@@ -17,32 +17,17 @@ struct MlpSizes {
   double output_scale;  // factor on the standard deviation of the last layer's initial weight
 };
 
+///   swiglu  w_down( silu(w_gate x) * w_up x ). Shazeer 2020.
+///   gelu    w_down( gelu(w_up x) ), with the exact gelu (erf)
 class Mlp : public Module {
  public:
+  Mlp(const Initializer& init, MlpKind kind, const MlpSizes& sizes);
   /// x[..., d_model] -> [..., d_model].
-  virtual Variable forward(const Variable& x) const = 0;
-};
-
-/// w_down( silu(w_gate x) * w_up x ). Shazeer 2020.
-class SwigluMlp : public Mlp {
- public:
-  SwigluMlp(const Initializer& init, const MlpSizes& sizes);
-  Variable forward(const Variable& x) const override;
+  Variable forward(const Variable& x) const;
 
  private:
-  std::shared_ptr<Linear> w_gate_, w_up_, w_down_;
-};
-
-/// w_down( gelu(w_up x) ), with the exact gelu (erf).
-class GeluMlp : public Mlp {
- public:
-  GeluMlp(const Initializer& init, const MlpSizes& sizes);
-  Variable forward(const Variable& x) const override;
-
- private:
+  std::shared_ptr<Linear> w_gate_;  // null for gelu
   std::shared_ptr<Linear> w_up_, w_down_;
 };
-
-std::shared_ptr<Mlp> make_mlp(MlpKind kind, const Initializer& init, const MlpSizes& sizes);
 
 }  // namespace mobius

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/validate.h"
+#include "core/options/validate.h"
 
 namespace mobius {
 
@@ -16,27 +16,6 @@ bool heads_fit(const ModelOptions& model) {
 void require_heads_fit(const ModelOptions& model) {
   if (!heads_fit(model))
     throw ConfigError("n_heads = {} is no divisor of d_model = {}", model.n_heads, model.d_model);
-}
-
-void require_groups_fit(const ModelOptions& model) {
-  if (model.n_kv_heads < 0 || (model.n_kv_heads > 0 && model.n_heads % model.n_kv_heads != 0))
-    throw ConfigError("n_kv_heads = {} is neither 0 nor a divisor of n_heads = {}",
-                      model.n_kv_heads, model.n_heads);
-}
-
-void require_pairs_for_rope(const ModelOptions& model) {
-  if (!heads_fit(model) || model.positions != Positions::rope) return;
-  const std::int64_t head_dim = model.d_model / model.n_heads;
-  if (head_dim % 2 != 0)
-    throw ConfigError("rope rotates pairs, so d_model / n_heads must be even, got {} / {} = {}",
-                      model.d_model, model.n_heads, head_dim);
-}
-
-// For a value that nothing reads where `is_read` is false. Its default may stand there all the
-// same: a configuration that states every value does.
-template <typename T>
-void refuse_without_effect(bool is_read, const T& value, const T& unset, const char* unless) {
-  if (!is_read && value != unset) throw ConfigError("has no effect unless {}", unless);
 }
 
 }  // namespace
@@ -70,11 +49,14 @@ void ModelOptions::describe(Schema& schema) {
        {"none", Positions::none}},
       "how positions are told: a learned table, rotary q and k, scores that fall with the distance "
       "(alibi), a learned number by distance, or not at all");
-  schema.field("rope_base", rope_base, "base of the rotary frequencies").positive();
+  schema.field("rope_base", rope_base, "base of the rotary frequencies")
+      .positive()
+      .only_if([this] { return positions == Positions::rope; }, "positions: rope");
   schema
       .field("max_distance", max_distance,
              "largest distance that relative positions tell from larger ones")
-      .positive();
+      .positive()
+      .only_if([this] { return positions == Positions::relative; }, "positions: relative");
   schema.field("bias", bias, "whether the linear layers of the blocks have a bias");
   schema.field("tied_head", tied_head, "whether the head is the embedding table");
   schema.field("dropout", dropout, "dropout after the embedding, attention and MLP")
@@ -85,9 +67,11 @@ void ModelOptions::describe(Schema& schema) {
       .below(1);
   schema.choice("init", init, {{"normal", InitKind::normal}, {"orthogonal", InitKind::orthogonal}},
                 "initial matrices: N(0, init_std^2) or orthogonal");
-  schema.field("init_std", init_std, "standard deviation of normal initial matrices").positive();
+  schema.field("init_std", init_std, "standard deviation of initial matrices")
+      .positive()
+      .only_if([this] { return init == InitKind::normal; }, "init: normal");
 
-  // Of two numbers that do not fit together, the one that was set is to blame.
+  // If two numbers do not fit together, the error names the one that was set.
   const auto blames_heads = [this] { return n_heads != ModelOptions().n_heads; };
   schema.check("n_heads", [this, blames_heads] {
     if (blames_heads()) require_heads_fit(*this);
@@ -95,27 +79,22 @@ void ModelOptions::describe(Schema& schema) {
   schema.check("d_model", [this, blames_heads] {
     if (!blames_heads()) require_heads_fit(*this);
   });
-  schema.check("n_kv_heads", [this] { require_groups_fit(*this); });
-  schema.check("positions", [this] { require_pairs_for_rope(*this); });
-  const ModelOptions unset;
-  schema.check("rope_base", [this, unset] {
-    refuse_without_effect(positions == Positions::rope, rope_base, unset.rope_base,
-                          "positions: rope");
+  schema.check("n_kv_heads", [this] {
+    if (n_kv_heads < 0 || (n_kv_heads > 0 && n_heads % n_kv_heads != 0))
+      throw ConfigError("n_kv_heads = {} is neither 0 nor a divisor of n_heads = {}", n_kv_heads,
+                        n_heads);
   });
-  schema.check("max_distance", [this, unset] {
-    refuse_without_effect(positions == Positions::relative, max_distance, unset.max_distance,
-                          "positions: relative");
-  });
-  schema.check("init_std", [this, unset] {
-    refuse_without_effect(init == InitKind::normal, init_std, unset.init_std, "init: normal");
+  schema.check("positions", [this] {
+    if (heads_fit(*this) && positions == Positions::rope && head_dim() % 2 != 0)
+      throw ConfigError("rope rotates pairs, so d_model / n_heads must be even, got {} / {} = {}",
+                        d_model, n_heads, head_dim());
   });
 }
 
+// The described values are their own defaults, so a program may set numbers that have no effect.
 void ModelOptions::validate() const {
-  validate_option_values(*this, "model");
-  require_heads_fit(*this);
-  require_groups_fit(*this);
-  require_pairs_for_rope(*this);
+  ModelOptions model = *this;
+  mobius::validate(*mobius::describe(model), "model");
 }
 
 std::int64_t ModelOptions::hidden_width() const {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/schema.h"
+#include "core/options/schema.h"
 #include "nn/attention/positions.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
@@ -33,11 +33,14 @@ struct ModelOptions {
   double init_std = 0.02;
 
   void describe(Schema& schema);
-  /// Throws ConfigError on an impossible combination, whether or not it came through a schema.
+  /// Throws ConfigError if a value is out of range or a combination is impossible.
   void validate() const;
 
-  /// Hidden width of the MLPs: d_ff, or where that is 0, 4 d_model for gelu and 8/3 d_model rounded
-  /// up to a multiple of 8 for swiglu (its three matrices then weigh as much as gelu's two).
+  std::int64_t head_dim() const { return d_model / n_heads; }
+
+  /// The hidden width of the MLPs: d_ff, or if that is 0, 4 d_model for gelu and 8/3 d_model
+  /// rounded up to a multiple of 8 for swiglu, whose three matrices are then as large as the two of
+  /// gelu.
   std::int64_t hidden_width() const;
   /// 1 / sqrt(2 n_layers): factor on the initial values of the layers that write to the residual
   /// stream, so that its variance does not grow with depth (GPT-2).

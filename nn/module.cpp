@@ -1,23 +1,8 @@
 #include "nn/module.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <iterator>
 
 namespace mobius {
-
-namespace {
-
-// 1234567 -> "1 234 567".
-std::string grouped(std::int64_t count) {
-  std::string digits = std::to_string(count);
-  for (auto at = static_cast<std::int64_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<std::size_t>(at), " ");
-  return digits;
-}
-
-}  // namespace
 
 std::vector<Module::NamedParameter> Module::parameters() const {
   std::vector<NamedParameter> parameters;
@@ -39,33 +24,18 @@ std::int64_t Module::parameter_count() const {
   return count;
 }
 
-std::string Module::parameter_table() const {
-  struct Row {
-    std::string name, shape, count;
-  };
-  std::vector<Row> rows{{"parameter", "shape", "count"}};
-  for (const auto& [name, value] : parameters())
-    rows.push_back({name, to_string(value.shape()), grouped(value.numel())});
-  rows.push_back({"total", "", grouped(parameter_count())});
-
-  std::size_t name_width = 0, shape_width = 0, count_width = 0;
-  for (const Row& row : rows) {
-    name_width = std::max(name_width, row.name.size());
-    shape_width = std::max(shape_width, row.shape.size());
-    count_width = std::max(count_width, row.count.size());
-  }
-  std::string table;
-  for (const Row& row : rows)
-    fmt::format_to(std::back_inserter(table), "{:<{}}  {:<{}}  {:>{}}\n", row.name, name_width,
-                   row.shape, shape_width, row.count, count_width);
-  return table;
-}
-
 void Module::zero_grad() {
   for (NamedParameter& parameter : parameters()) parameter.value.zero_grad();
 }
 
-Variable Module::register_parameter(std::string name, Tensor initial) {
+void Module::to(Device device) {
+  zero_grad();
+  for (NamedParameter& parameter : parameters()) parameter.value.mutable_data().move_to(device);
+  for (NamedBuffer& buffer : buffers()) buffer.value.move_to(device);
+}
+
+Variable Module::register_parameter(std::string name, Tensor initial, bool is_trained) {
+  if (!is_trained) return Variable(register_buffer(std::move(name), std::move(initial)));
   return share_parameter(std::move(name), Variable(std::move(initial), /*requires_grad=*/true));
 }
 
@@ -78,11 +48,6 @@ Variable Module::share_parameter(std::string name, const Variable& parameter) {
 Tensor Module::register_buffer(std::string name, Tensor initial) {
   require_free_name(name);
   return buffers_.emplace_back(NamedBuffer{std::move(name), std::move(initial)}).value;
-}
-
-void Module::add_child(std::string name, std::shared_ptr<Module> module) {
-  require_free_name(name);
-  children_.emplace_back(std::move(name), std::move(module));
 }
 
 void Module::require_free_name(const std::string& name) const {

@@ -9,29 +9,23 @@
 
 #include "autograd/variable.h"
 #include "core/rng.h"
+#include "nn/diagnostics.h"
 #include "nn/init.h"
 
 namespace mobius {
 
-/// What attention layers find out about their weights besides the result, for AttentionDiagnostics.
-/// They form them for it, which the passes of training avoid: for a batch now and then.
-enum class Diagnosis {
-  none,
-  entropy,  ///< their mean entropy, from a part of the weights at a time: memory linear in N
-  weights   ///< and all of them on the first sequence, N^2 a head, for short sequences
-};
-
-/// What a module needs to know while it runs. Passed down by the caller: modules hold no RNG state.
+/// The context of one forward pass. Modules hold no RNG state.
 struct ForwardContext {
   bool training = false;
-  /// Seed of dropout and the stream of this call; the trainer derives it from (seed, step).
+  /// The seed and stream of dropout; the trainer derives them from (seed, step).
   RngKey rng{};
-  Diagnosis diagnosis = Diagnosis::none;
+  /// Collects the diagnostics of this pass; null if nobody wants them.
+  DiagnosticsSink* sink = nullptr;
 };
 
-/// Base of everything with parameters. A derived class registers its parameters, buffers and
-/// children in its constructor; their dotted paths ("blocks.0.attention.qkv.weight") name them in
-/// checkpoints. Modules are neither copied nor moved: children are owned by pointer.
+/// The base of everything with parameters. A derived class registers its parameters, buffers and
+/// children in its constructor. Their dotted paths ("blocks.0.attention.qkv.weight") name them in
+/// checkpoints. Modules cannot be copied or moved.
 class Module {
  public:
   Module() = default;
@@ -48,37 +42,39 @@ class Module {
     Tensor value;
   };
 
-  /// All parameters of the tree, each once (a tied one under its first name), in registration
-  /// order.
+  /// Returns all parameters of the tree in registration order, a tied one once under its first
+  /// name.
   std::vector<NamedParameter> parameters() const;
-  /// State that is saved but not trained.
+  /// Returns the state that is saved but not trained.
   std::vector<NamedBuffer> buffers() const;
   /// Number of trained values.
   std::int64_t parameter_count() const;
-  /// A table of name, shape and count, with the total.
-  std::string parameter_table() const;
   void zero_grad();
+  /// Moves parameters and buffers to the device in place: their handles stay valid. Drops
+  /// gradients.
+  void to(Device device);
 
  protected:
-  /// Returns the registered handle. Throws Error when the name is taken or holds a dot.
-  Variable register_parameter(std::string name, Tensor initial);
-  /// Another module's parameter under a second owner (tied weights): saved and counted once.
+  /// Returns the registered handle, or that of a buffer if the parameter is not trained. Throws
+  /// Error if the name is taken or holds a dot.
+  Variable register_parameter(std::string name, Tensor initial, bool is_trained = true);
+  /// Registers another module's parameter (tied weights), which is saved and counted once.
   Variable share_parameter(std::string name, const Variable& parameter);
   Tensor register_buffer(std::string name, Tensor initial);
   template <class M>
   std::shared_ptr<M> register_module(std::string name, std::shared_ptr<M> module) {
-    add_child(std::move(name), module);
+    require_free_name(name);
+    children_.emplace_back(std::move(name), module);
     return module;
   }
-  /// Makes the child M(init.at(name), args...), so that its path and the names of its initial
-  /// values' streams agree, and registers it.
+  /// Makes and registers the child M(init.at(name), args...), so that its path agrees with the
+  /// names of its random streams.
   template <class M, class... Args>
   std::shared_ptr<M> make_child(const std::string& name, const Initializer& init, Args&&... args) {
     return register_module(name, std::make_shared<M>(init.at(name), std::forward<Args>(args)...));
   }
 
  private:
-  void add_child(std::string name, std::shared_ptr<Module> module);
   void require_free_name(const std::string& name) const;
   void collect(const std::string& prefix, std::vector<NamedParameter>& parameters,
                std::vector<NamedBuffer>& buffers) const;

@@ -2,17 +2,13 @@
 
 namespace mobius {
 
-RmsNorm::RmsNorm(const Initializer& init, std::int64_t d, double eps)
-    : weight_(register_parameter("weight", init.full({d}, 1))), eps_(eps) {}
+Norm::Norm(const Initializer& init, NormKind kind, std::int64_t d)
+    : weight_(register_parameter("weight", init.full({d}, 1))) {
+  if (kind == NormKind::layer_norm) bias_ = register_parameter("bias", init.zeros({d}));
+}
 
-LayerNorm::LayerNorm(const Initializer& init, std::int64_t d, double eps)
-    : weight_(register_parameter("weight", init.full({d}, 1))),
-      bias_(register_parameter("bias", init.zeros({d}))),
-      eps_(eps) {}
-
-std::shared_ptr<Norm> make_norm(NormKind kind, const Initializer& init, std::int64_t d) {
-  if (kind == NormKind::rms_norm) return std::make_shared<RmsNorm>(init, d);
-  return std::make_shared<LayerNorm>(init, d);
+Variable Norm::forward(const Variable& x) const {
+  return bias_.defined() ? layer_norm(x, weight_, bias_, 1e-5) : rms_norm(x, weight_, 1e-6);
 }
 
 }  // namespace mobius

@@ -1,8 +1,6 @@
 // Normalisation over the last dimension.
 #pragma once
 
-#include <memory>
-
 #include "autograd/ops.h"
 #include "nn/init.h"
 #include "nn/module.h"
@@ -11,35 +9,18 @@ namespace mobius {
 
 enum class NormKind { rms_norm, layer_norm };
 
+///   rms_norm    weight x / sqrt(mean(x^2) + 1e-6). Zhang and Sennrich 2019.
+///   layer_norm  weight (x - mean) / sqrt(var + 1e-5) + bias. Ba et al. 2016.
+/// The weight starts at 1, the bias at 0.
 class Norm : public Module {
  public:
+  Norm(const Initializer& init, NormKind kind, std::int64_t d);
   /// x[..., d] -> [..., d].
-  virtual Variable forward(const Variable& x) const = 0;
-};
-
-/// weight x / sqrt(mean(x^2) + eps); weight starts at 1. Zhang and Sennrich 2019.
-class RmsNorm : public Norm {
- public:
-  RmsNorm(const Initializer& init, std::int64_t d, double eps = 1e-6);
-  Variable forward(const Variable& x) const override { return rms_norm(x, weight_, eps_); }
+  Variable forward(const Variable& x) const;
 
  private:
   Variable weight_;
-  double eps_;
+  Variable bias_;  // undefined for rms_norm
 };
-
-/// weight (x - mean) / sqrt(var + eps) + bias; weight starts at 1, bias at 0. Ba et al. 2016.
-class LayerNorm : public Norm {
- public:
-  LayerNorm(const Initializer& init, std::int64_t d, double eps = 1e-5);
-  Variable forward(const Variable& x) const override { return layer_norm(x, weight_, bias_, eps_); }
-
- private:
-  Variable weight_;
-  Variable bias_;
-  double eps_;
-};
-
-std::shared_ptr<Norm> make_norm(NormKind kind, const Initializer& init, std::int64_t d);
 
 }  // namespace mobius

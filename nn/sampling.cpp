@@ -5,13 +5,13 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "core/validate.h"
+#include "core/options/validate.h"
 
 namespace mobius {
 
 namespace {
 
-// Tokens from the likeliest on; of equal ones the smaller first.
+// Returns the tokens by decreasing probability, the smaller of equal ones first.
 std::vector<std::size_t> by_likelihood(std::span<const double> logits) {
   std::vector<std::size_t> order(logits.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -21,7 +21,7 @@ std::vector<std::size_t> by_likelihood(std::span<const double> logits) {
   return order;
 }
 
-// e^((logit - largest) / temperature); at temperature 0, 1 for the first of the largest alone.
+// Returns e^((logit - largest) / temperature); at temperature 0, 1 only for the first token.
 double unnormalized(double logit, double largest, double temperature, bool is_first) {
   if (temperature == 0) return is_first ? 1 : 0;
   return std::exp((logit - largest) / temperature);
@@ -40,11 +40,9 @@ void SamplingOptions::describe(Schema& schema) {
       .at_most(1);
 }
 
-void SamplingOptions::validate() const { validate_option_values(*this, "sampling"); }
-
 std::vector<double> next_token_probabilities(std::span<const double> logits,
                                              const SamplingOptions& options) {
-  options.validate();
+  validate_options(options, "sampling");
   if (std::any_of(logits.begin(), logits.end(), [](double x) { return std::isnan(x); }))
     throw Error("sampling: a logit is not a number");
   const std::vector<std::size_t> order = by_likelihood(logits);

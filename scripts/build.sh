@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Configures (quietly, where nothing is wrong) and builds one preset: scripts/build.sh PRESET JOBS [TARGET...]
+# Configures (quietly, unless it fails) and builds one preset: scripts/build.sh PRESET JOBS [TARGET...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1 jobs=$2

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Installs what Mobius needs to build and test, and only what is missing.
-#   scripts/install_deps.sh           install (through sudo where not root)
-#   scripts/install_deps.sh --check   only say what is missing; exit 1 if anything is
+# Installs the missing packages that Mobius needs to build and test.
+#   scripts/install_deps.sh           install (with sudo unless root)
+#   scripts/install_deps.sh --check   only list missing packages; exit 1 if there are any
 set -euo pipefail
 
 packages=(
   g++ make cmake ninja-build
   libdnnl-dev libhwy-dev libfmt-dev libyaml-cpp-dev libhdf5-dev nlohmann-json3-dev libcli11-dev
   libsentencepiece-dev
-  libjs-chart.js # goes into the program, for its reports
+  libjs-chart.js # embedded in the program, for its reports
   libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev libbenchmark-dev
-  pkg-config # a test builds against an installed Mobius with it
-  python3 python3-numpy python3-h5py # a test reads a checkpoint from Python
+  pkg-config # used by a test that builds against an installed Mobius
+  python3 python3-numpy python3-h5py # used by a test that reads a checkpoint from Python
   bible-kjv # a text to train on
 )
 
@@ -27,9 +27,9 @@ installed() {
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   echo "install_deps: this system has no apt-get, so nothing was installed. Mobius needs a C++20" >&2
-  echo "compiler, CMake 3.25 and what these Debian 12 packages hold:" >&2
+  echo "compiler, CMake 3.25 and the contents of these Debian 12 packages:" >&2
   printf '  %s\n' "${packages[@]}" >&2
-  echo "Install them your system's way, then run: cmake --preset release && cmake --build --preset release" >&2
+  echo "Install them with your package manager, then run: cmake --preset release && cmake --build --preset release" >&2
   exit 1
 fi
 

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Trains one configuration twice, side by side: once without interruption, once ended at random moments, by SIGKILL (`kill -9`),
-SIGTERM and SIGINT in turn, and restarted with `--resume auto`, again and again. Then asks whether the two are the same:
+"""Trains one configuration twice, concurrently: once without interruption, and once repeatedly ended at random moments, by
+SIGKILL (`kill -9`), SIGTERM and SIGINT in turn, and restarted with `--resume auto`. Then checks that the two runs agree:
 
-  - every line of both metrics.jsonl (losses, test scores, learning rates, norms of gradients; timing is left out) is the
-    same text, so that no number differs in a single bit, no step is missing and none is there twice;
-  - where both have finished, the bytes of all parameters, as `mobius export` writes them;
-  - every life that SIGTERM or SIGINT ended saved: exit code 4, and the next life goes on from its last step;
-  - memory is flat: the resident memory of the uninterrupted run over its first and last third, and the peaks of the
-    interrupted lives over the first and last third of them, differ by less than --memory-tolerance.
+  - Every line of both metrics.jsonl (losses, test scores, learning rates, gradient norms, but not timing) is the same
+    text: no number differs in a single bit, and no step is missing or repeated.
+  - If both have finished, all parameters, as `mobius export` writes them, have the same bytes.
+  - Every life that SIGTERM or SIGINT ended has saved: exit code 4, and the next life continues from its last step.
+  - Memory does not grow: the resident memory of the uninterrupted run in its first and last third, and the peaks of the
+    interrupted lives in the first and last third of them, differ by less than --memory-tolerance.
 
 Prints PASS or FAIL and a summary, which is also in OUT/soak.json, and exits with 0 or 1. Linux only: it reads /proc.
 
   scripts/soak.py --config configs/lm/shakespeare_char.yaml --out runs/soak --minutes 120 --kill-every 120 300 \\
       -- train.max_steps=200000 checkpoint.every=200 train.threads=1
 
-Whatever follows `--` overrides the configuration in both runs. A life that is killed before it comes to a checkpoint is done again:
-choose `checkpoint.every` so that a life holds several. Pausing the processes (SIGSTOP) does no harm; Ctrl-C or SIGTERM to this program
-ends both runs, too.
+The arguments after `--` override the configuration in both runs. A life that is killed before its first checkpoint is repeated:
+choose a `checkpoint.every` that gives several checkpoints per life. Pausing the processes (SIGSTOP) does no harm; Ctrl-C or
+SIGTERM to this program also ends both runs.
 """
 
 import argparse
@@ -32,33 +32,33 @@ import subprocess
 import sys
 import time
 
-TIMING = "tokens_per_s"  # the one number of a line that is no result
-ENDS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)  # of lives, in turn
+TIMING = "tokens_per_s"  # the only number of a line that is not a result
+ENDS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)  # end lives in turn
 SAVED = 4  # the exit code of a run that was stopped, with everything saved
 
 
 class SoakFailure(Exception):
-    """A run that ended as it must not."""
+    """A run ended in an unexpected way."""
 
 
 class Interrupted(Exception):
-    """A signal that ends this program; both runs must end before it does."""
+    """A signal ends this program, which must end both runs first."""
 
 
 class Run:
-    """One process of `mobius train`, whose output goes to a file and whose memory is watched."""
+    """A process of `mobius train`. Writes its output to a file and samples its memory."""
 
     def __init__(self, command, log):
         self.log = pathlib.Path(log)
-        self.resident = []  # MiB, one a sample
+        self.resident = []  # MiB, one per sample
         self.peak = 0.0  # MiB
         self.begin = time.monotonic()
-        self.seconds = None  # how long it lived, once it has ended
+        self.seconds = None  # lifetime, after the end
         with open(self.log, "w") as out:
             self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
 
     def is_running(self):
-        """Whether it has not ended; notes its memory while it has not."""
+        """Whether the process is running. Samples its memory if so."""
         if self.process.poll() is None:
             self._sample()
             return True
@@ -67,7 +67,7 @@ class Run:
         return False
 
     def end(self, number):
-        """Sends the signal and waits; the exit code, negative where a signal ended it."""
+        """Sends the signal, waits and returns the exit code, negative if a signal ended the process."""
         self._sample()
         self.process.send_signal(number)
         self.process.wait()
@@ -75,23 +75,23 @@ class Run:
         return self.process.returncode
 
     def resumed_step(self):
-        """The step it went on from, or None where it started from the beginning."""
+        """Returns the step that the run resumed from, or None if it started from the beginning."""
         found = re.search(r"^resume: step (\d+) from", self.log.read_text(), re.MULTILINE)
         return int(found.group(1)) if found else None
 
     def saved_step(self):
-        """The step that it saved when it was asked to stop, or None where it did not say so."""
+        """Returns the step that the run saved when it was asked to stop, or None if it reported none."""
         found = re.search(r"^step (\d+): interrupted and saved", self.log.read_text(), re.MULTILINE)
         return int(found.group(1)) if found else None
 
     def skipped(self):
-        """How many checkpoints it found broken."""
+        """Returns the number of broken checkpoints that the run skipped."""
         return len(re.findall(r"^resume: skipped", self.log.read_text(), re.MULTILINE))
 
     def _sample(self):
         try:
             status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        except OSError:  # it has ended between two looks
+        except OSError:  # the process has ended meanwhile
             return
         sizes = {key: int(kib) / 1024 for key, kib in re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB", status, re.MULTILINE)}
         if "VmRSS" in sizes:
@@ -109,11 +109,11 @@ class Soak:
         self.interrupted_dir = self.out / "interrupted"
         self.random = random.Random(options.seed)
         self.straight = None  # the uninterrupted run
-        self.lives = []  # those of the interrupted one
-        self.ends = {number.name: 0 for number in ENDS}  # how often each ended a life
+        self.lives = []  # of the interrupted run
+        self.ends = {number.name: 0 for number in ENDS}  # number of lives that each signal ended
 
     def train(self):
-        """Until both have finished, or until --stop-after."""
+        """Runs until both have finished, or until --stop-after."""
         begin = time.monotonic()
         try:
             self.straight = straight = Run(self._command(self.straight_dir), self.out / "straight.log")
@@ -137,7 +137,7 @@ class Soak:
         self.minutes = (time.monotonic() - begin) / 60
 
     def verdict(self):
-        """The summary, with what is wrong under "faults"."""
+        """Returns the summary, with all errors in "faults"."""
         straight, interrupted = lines_of(self.straight_dir), lines_of(self.interrupted_dir)
         finished = all(run.process.returncode == 0 for run in (self.straight, self.lives[-1]))
         faults = differences(straight, interrupted, finished)
@@ -176,7 +176,7 @@ class Soak:
         return self.lives[-1]
 
     def _next_end(self, begin):
-        """When the next life is to end; None once --minutes are over, so that the last one finishes."""
+        """Returns when to end the next life; None after --minutes, because the last one must finish."""
         at = time.monotonic() + self.random.uniform(*self.options.kill_every)
         return at if at - begin <= 60 * self.options.minutes else None
 
@@ -185,18 +185,18 @@ class Soak:
         number = ENDS[n_ends % len(ENDS)]
         code = life.end(number)
         if code not in (-number, SAVED):
-            return self._require_good_end(life)  # it was faster
+            return self._require_good_end(life)  # the run finished before the signal
         if code == -number and number != signal.SIGKILL and life.log.read_text():
-            raise SoakFailure(f"{life.log}: {number.name} ended it, and it did not save")
+            raise SoakFailure(f"{life.log}: {number.name} ended the run, and it did not save")
         self.ends[number.name] += 1
         print(f"{time.strftime('%H:%M:%S')} {number.name} ({n_ends + 1}) after {life.seconds:.1f} s, from step "
               f"{life.resumed_step() or 0}, {life.peak:.1f} MiB", flush=True)
 
     def _lost_steps(self):
-        """What a life that saved had done, and the next one did again."""
-        return [f"{life.log}: saved step {life.saved_step()}, but the next life went on from {after.resumed_step()}"
+        """Returns a message for each life whose saved steps the next one repeated."""
+        return [f"{life.log}: saved step {life.saved_step()}, but the next life continued from {after.resumed_step()}"
                 for life, after in zip(self.lives, self.lives[1:])
-                if life.process.returncode == SAVED and after.log.read_text()  # else it ended before it began
+                if life.process.returncode == SAVED and after.log.read_text()  # else it ended before it started to train
                 and life.saved_step() != after.resumed_step()]
 
     def _stop(self, *runs):
@@ -205,7 +205,7 @@ class Soak:
                 run.end(signal.SIGTERM)
 
     def _require_good_end(self, run):
-        # -SIGTERM: stopped before it listened to signals.
+        # -SIGTERM: the run was stopped before it handled signals.
         good = (0, SAVED, -signal.SIGTERM) if self.options.stop_after else (0,)
         if run.process.returncode not in good:
             raise SoakFailure(f"{run.log}: exit code {run.process.returncode}: {run.log.read_text()[-500:].strip()}")
@@ -221,7 +221,7 @@ class Soak:
 
 
 def lines_of(folder):
-    """metrics.jsonl without its timing; numbers stay the text that they are."""
+    """Returns the lines of metrics.jsonl without timing; numbers remain text."""
     text = (folder / "metrics.jsonl").read_text()
     lines = [json.loads(line, parse_float=str) for line in text.splitlines()]
     for line in lines:
@@ -230,7 +230,7 @@ def lines_of(folder):
 
 
 def differences(straight, interrupted, finished):
-    """What differs, the first line of it; of runs that were stopped, as far as both have come."""
+    """Returns the first difference, if any. Compares stopped runs up to the end of the shorter one."""
     for i, (a, b) in enumerate(zip(straight, interrupted)):
         if a != b:
             return [f"line {i + 1} of metrics.jsonl differs: {json.dumps(a)} without, {json.dumps(b)} with interruptions"]
@@ -247,7 +247,7 @@ def count(straight, interrupted, split):
 
 
 def parameters_of(safetensors):
-    """The bytes after the header, and the header without its metadata (which names the folder of the run)."""
+    """Returns the header without its metadata, which names the folder of the run, and the bytes after the header."""
     content = safetensors.read_bytes()
     end = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:end])
@@ -256,7 +256,7 @@ def parameters_of(safetensors):
 
 
 def thirds(values):
-    """The medians of the first and of the last third."""
+    """Returns the medians of the first and of the last third."""
     part = max(1, len(values) // 3)
     return statistics.median(values[:part]), statistics.median(values[-part:])
 
@@ -266,17 +266,17 @@ def parse_arguments():
     parser.add_argument("--config", required=True, help="YAML file")
     parser.add_argument("--out", required=True, help="a new folder, for both runs and the logs")
     parser.add_argument("--binary", default="build/mobius", help="default: %(default)s")
-    parser.add_argument("--minutes", type=float, default=120, help="how long lives are ended; the last one then "
+    parser.add_argument("--minutes", type=float, default=120, help="duration of interruptions; the last life then "
                         "finishes the configured steps (default: %(default)s)")
     parser.add_argument("--kill-every", type=float, nargs=2, default=[120, 300], metavar=("MIN", "MAX"),
-                        help="seconds that a life lasts, drawn evenly from this range (default: 120 300)")
-    parser.add_argument("--seed", type=int, default=1, help="of the moments (default: %(default)s)")
+                        help="lifetime in seconds, uniform in this range (default: 120 300)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the lifetimes (default: %(default)s)")
     parser.add_argument("--stop-after", type=float, default=0, metavar="MINUTES",
-                        help="end both runs by SIGTERM then, and compare as far as both have come")
+                        help="end both runs by SIGTERM after this time, and compare their common part")
     parser.add_argument("--sample-every", type=float, default=0.5, metavar="SECONDS",
-                        help="between two looks at the processes (default: %(default)s)")
+                        help="interval between checks of the processes (default: %(default)s)")
     parser.add_argument("--memory-tolerance", type=float, default=0.05, metavar="SHARE",
-                        help="growth of memory that is no fault (default: %(default)s)")
+                        help="accepted growth of memory (default: %(default)s)")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="overrides of the configuration, after --")
     options = parser.parse_args()
     if not shutil.which(options.binary):

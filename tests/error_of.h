@@ -1,4 +1,4 @@
-// What a call throws, as text, for tests of messages.
+// The messages of thrown errors, for tests.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace mobius {
 
-/// The message of the E that `fn` throws; "no error" where it throws nothing.
+/// Returns the message of the E that `fn` throws, or "no error" if it throws nothing.
 template <class E = Error, class Fn>
 std::string error_of(Fn&& fn) {
   try {

@@ -1,4 +1,4 @@
-// Checkpoints that were made to harm: altered by the HDF5 library itself, and sealed anew.
+// Malicious checkpoints: altered with the HDF5 library, with a valid checksum.
 #pragma once
 
 #include <hdf5.h>
@@ -11,34 +11,34 @@
 #include <vector>
 
 #include "tests/temporary_folder.h"
-#include "train/checkpoint_seal.h"
-#include "train/hdf5.h"
+#include "train/checkpoint/checksum.h"
+#include "train/checkpoint/hdf5.h"
 
 namespace mobius {
 
-/// Makes the seal of a file that has been changed hold again; one without room for it stays.
-inline std::string sealed_anew(std::string content) {
-  if (content.size() >= seal_bytes) seal(content);
+/// Recomputes the checksum of a changed file. A file without room for it is unchanged.
+inline std::string with_valid_checksum(std::string content) {
+  if (content.size() >= checksum_block_bytes) write_checksum(content);
   return content;
 }
 
-/// Opens a checkpoint as an HDF5 file, lets `change` write to it, and seals it anew.
+/// Opens a checkpoint as an HDF5 file, lets `change` write to it, and recomputes its checksum.
 inline void alter_checkpoint(const std::filesystem::path& path,
                              const std::function<void(hid_t file)>& change) {
   const hdf5::Quiet quiet;  // not every change fits every checkpoint
   const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-  H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);  // what a failed change has left open as well
+  H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);  // also closes what a failed change left open
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, access);
   change(file);
   H5Fclose(file);
   H5Pclose(access);
-  write_text(path, sealed_anew(read_text(path)));
+  write_text(path, with_valid_checksum(read_text(path)));
 }
 
 namespace hostile {
 
-/// Puts an attribute in place of the one with the name, where there is one. `values` are in memory
-/// what `type` says; a scalar where `sizes` is empty.
+/// Sets an attribute, replacing one of this name. `values` have the type `type`; without `sizes`
+/// the attribute is a scalar.
 inline void set_attribute(hid_t object, const char* name, hid_t type, const void* values,
                           const std::vector<hsize_t>& sizes = {}) {
   if (H5Aexists(object, name) > 0) H5Adelete(object, name);
@@ -51,7 +51,7 @@ inline void set_attribute(hid_t object, const char* name, hid_t type, const void
   H5Sclose(space);
 }
 
-/// The same on an object below the file.
+/// Sets an attribute of the object at the path.
 inline void set_attribute_of(hid_t file, const char* path, const char* name, hid_t type,
                              const void* values, const std::vector<hsize_t>& sizes = {}) {
   const hid_t object = H5Oopen(file, path, H5P_DEFAULT);
@@ -75,8 +75,8 @@ inline void set_text(hid_t file, const char* path, const char* name, const std::
   H5Tclose(type);
 }
 
-/// A data set in place of the one at the path, of `type` in the file, with `creation` as its
-/// properties; 2 x 3, unless `sizes` says otherwise, of ones, where `writes`.
+/// Replaces the data set at the path by one of `type` with the properties `creation`. Its shape is
+/// 2 x 3 unless `sizes` is given; it is filled with ones if `writes`.
 inline void set_tensor(hid_t file, const char* path, hid_t type, hid_t creation = H5P_DEFAULT,
                        const std::vector<hsize_t>& sizes = {2, 3}, bool writes = true,
                        const char* dtype = "f32") {
@@ -90,7 +90,7 @@ inline void set_tensor(hid_t file, const char* path, hid_t type, hid_t creation 
   if (dtype != nullptr) set_text(file, path, "dtype", dtype);
 }
 
-/// Properties of a data set that does not lie in the file in one piece.
+/// Returns the properties of a data set that is not contiguous in the file.
 inline hid_t layout(const std::function<void(hid_t creation)>& set) {
   const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
   set(creation);
@@ -108,8 +108,8 @@ inline void remove(hid_t file, const char* path) { H5Ldelete(file, path, H5P_DEF
 
 }  // namespace hostile
 
-/// A way to alter a checkpoint that holds a parameter `z.weight` f32 [2, 3], a moment `m` of it, a
-/// tokeniser and progress; and what is said of it, "" where nothing is wrong with it.
+/// A change to a checkpoint that holds a parameter `z.weight` f32 [2, 3], its moment `m`, a
+/// tokeniser and progress, and the expected error; "" if the result is valid.
 struct HostileChange {
   std::string name;
   std::string message;
@@ -123,7 +123,7 @@ inline std::vector<HostileChange> hostile_changes() {
   const std::string step = "attribute 'step' is not one 64-bit integer";
   const std::string layout_words = "'parameters/z.weight' does not lie in this file in one piece";
   return {
-      // Attributes of another type, shape or value.
+      // Attributes of a wrong type, shape or value.
       {"step_of_three", step,
        [](hid_t file) {
          const std::int64_t values[] = {0, 1, 2};
@@ -232,7 +232,7 @@ inline std::vector<HostileChange> hostile_changes() {
       {"progress_tensor", "group 'progress' is not a group",
        [](hid_t file) { set_tensor(file, "progress", H5T_IEEE_F32LE); }},
 
-      // Links that lead elsewhere, or in a circle.
+      // Links to other places, and cycles.
       {"parameters_missing", "group 'parameters' is missing",
        [](hid_t file) { remove(file, "parameters"); }},
       {"parameters_soft", "group 'parameters' is a link",
@@ -304,7 +304,7 @@ inline std::vector<HostileChange> hostile_changes() {
          set_tensor(file, ("parameters/" + std::string(10'000, 'x')).c_str(), H5T_IEEE_F32LE);
        }},
 
-      // Data sets that are not stored as ours are.
+      // Data sets that are not stored as Mobius stores them.
       {"other_file", layout_words,
        [=](hid_t file) {
          set_tensor(file, weight,
@@ -392,7 +392,7 @@ inline std::vector<HostileChange> hostile_changes() {
          H5Lcreate_soft("/parameters/z.weight", file, "tokenizer", H5P_DEFAULT, H5P_DEFAULT);
        }},
 
-      // What is not ours is not looked at.
+      // Foreign objects are ignored.
       {"more_attributes", "", [](hid_t file) { set_text(file, ".", "instruction_set", "none"); }},
       {"more_groups", "",
        [](hid_t file) {

@@ -1,4 +1,4 @@
-// Folders and files of a test.
+// Temporary folders and files for tests.
 #pragma once
 
 #include <unistd.h>
@@ -11,14 +11,14 @@
 
 namespace mobius {
 
-/// Where temporary folders are made: in memory where the system offers that, for a run writes to
-/// the disk for good and does not go on before.
+/// Returns the parent of temporary folders: in memory if available, because a run waits until its
+/// writes are on the disk.
 inline std::filesystem::path temporary_root() {
   const std::filesystem::path memory = "/dev/shm";
   return ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
 }
 
-/// A folder that is gone at the end of the test.
+/// A folder that is removed at the end of its scope.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

@@ -1,7 +1,7 @@
 """Times causal attention alone, forward and backward, in plain PyTorch and prints one JSON line.
 
 The formulas are those of docs/MATH.md as a careful user would write them: scores as an explicit matrix, or PyTorch's
-own fused call. Run it through ../run.py, which sets the environment that is fair to PyTorch.
+fused call. Run it through ../run.py, which sets a fair environment for PyTorch.
 
     python3 attention.py --kernel conformal --seq-len 1024 --compile
     python3 attention.py --check
@@ -22,7 +22,7 @@ def additive_mask(n, dtype):
 
 
 def softmax(q, k, v):
-    """PyTorch's own fused call."""
+    """PyTorch's fused call."""
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
@@ -68,7 +68,7 @@ def w2(q, k, v, tau):
 
 
 def linear(q, k, v, chunk=64):
-    """elu(x) + 1 features, by chunks: quadratic inside one, and a running sum of k v^T between them."""
+    """elu(x) + 1 features, in chunks: quadratic within a chunk, with a running sum of k v^T between chunks."""
     batch, heads, n, d = q.shape
     chunk = math.gcd(chunk, n)
     q, k = F.elu(q) + 1, F.elu(k) + 1
@@ -81,11 +81,11 @@ def linear(q, k, v, chunk=64):
 
 
 KERNELS = {"softmax": softmax, "conformal": conformal, "w2": w2, "linear": linear}
-PARAMETERS = {"conformal": 1.0, "w2": 16.0}  # the number that each head learns, where there is one
+PARAMETERS = {"conformal": 1.0, "w2": 16.0}  # the learned number per head, if any
 
 
 def pair_weights(kernel, parameter, q, k):
-    """Function of (head, i, j) -> the weight as the formula reads, and whether the row is divided by its sum."""
+    """Returns a function (head, i, j) -> weight, straight from the formula, and whether rows are divided by their sum."""
     d = q.shape[-1]
     s = (d - 2) / 2
 
@@ -108,7 +108,7 @@ def pair_weights(kernel, parameter, q, k):
 
 
 def check():
-    """Compares every kernel in f64 with its formula written pair by pair; ends the program where one differs."""
+    """Compares every kernel in f64 with its formula, evaluated pair by pair; ends the program if one differs."""
     heads, n, d = 2, 12, 8
     for kernel, function in KERNELS.items():
         wide = 2 * d if kernel == "w2" else d
@@ -134,7 +134,7 @@ def memory_mb(field):
 
 
 def time_calls(call, seconds, least):
-    """Times of calls in ms: for at least `seconds`, and at least `least` of them."""
+    """Returns the times of calls in ms. Makes at least `least` calls, for at least `seconds`."""
     times = []
     while len(times) < least or sum(times) < 1e3 * seconds:
         begin = time.perf_counter()
@@ -160,7 +160,7 @@ def main():
     base = memory_mb("VmRSS:")
 
     def heads(width):
-        """Dense in this order, which spares the explicit products a copy."""
+        """Dense in this order, which saves the explicit products a copy."""
         return torch.randn(args.batch, args.heads, args.seq_len, width, requires_grad=True)
 
     wide = (2 if args.kernel == "w2" else 1) * args.head_dim

@@ -2,7 +2,7 @@
 
 Pre-norm blocks with RMSNorm, rotary positions, causal softmax attention and SwiGLU (hidden width 8/3 of the model's), no
 biases, a head tied to the embedding. A step is forward, cross-entropy of every position, backward and AdamW. Run it
-through ../run.py, which sets the environment that is fair to PyTorch.
+through ../run.py, which sets a fair environment for PyTorch.
 
     python3 lm_step.py --attention sdpa --compile --precision bf16
 """
@@ -38,7 +38,7 @@ class Attention(nn.Module):
     def forward(self, x, cos, sin):
         batch, n, d_model = x.shape
         q, k, v = (part.reshape(batch, n, self.heads, -1).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))
-        cos, sin = cos.to(q.dtype), sin.to(q.dtype)    # autocast would go on in f32
+        cos, sin = cos.to(q.dtype), sin.to(q.dtype)    # autocast would continue in f32
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         if self.explicit:
             scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
@@ -91,7 +91,7 @@ class Model(nn.Module):
 
 
 def random_tokens(args, generator):
-    """Inputs and labels [batch, seq]: uniform tokens, each labelled with the next. The time does not depend on them."""
+    """Returns inputs and labels [batch, seq]: uniform tokens, each labelled with the next. Their values do not matter."""
     tokens = torch.randint(0, args.vocab, (args.batch, args.seq_len + 1), generator=generator)
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 

@@ -2,7 +2,7 @@
 
 The model is the usual recall Transformer: pre-norm blocks with LayerNorm, learned positions, causal softmax attention,
 a GELU MLP of four times the width, biases, a head tied to the embedding, dropout after the embedding. A step is
-forward, cross-entropy, backward and AdamW. Run it through ../run.py, which sets the environment that is fair to PyTorch.
+forward, cross-entropy, backward and AdamW. Run it through ../run.py, which sets a fair environment for PyTorch.
 
     python3 mqar_step.py --head labelled --compile
 """
@@ -14,11 +14,11 @@ from torch import nn
 
 from training_step import measure, parse_options
 
-IGNORED = -100  # the label of a position that asks nothing
+IGNORED = -100  # the label of positions without a query
 
 
 def mqar_batch(args, generator):
-    """Key-value pairs first, then each key once more; the value of that key is the only label there.
+    """Returns key-value pairs, then each key once more, labelled with its value.
 
     Returns inputs [batch, seq], labels [batch, seq], and the flat indices and labels of the positions that ask.
     """

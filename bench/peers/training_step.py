@@ -1,4 +1,4 @@
-"""What the training steps of ../mqar_step.cpp and ../lm_step.cpp in plain PyTorch share: options, timing, the JSON line."""
+"""Code shared by the PyTorch peers of ../mqar_step.cpp and ../lm_step.cpp: options, timing, the JSON line."""
 import argparse
 import contextlib
 import json
@@ -9,8 +9,8 @@ import torch
 
 
 def parse_options(description, sizes, add_choices):
-    """The options of a contender (../README.md): `sizes` maps the name of a number to its default, and add_choices(parser)
-    adds the rest. Sets the number of threads and the seed."""
+    """Returns the options of a contender (../README.md): `sizes` maps the name of a number to its default, and
+    add_choices(parser) adds the rest. Sets the number of threads and the seed."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in {**sizes, "warmup": 5, "steps": 10, "threads": 0}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
@@ -30,7 +30,7 @@ def peak_mb():
 
 
 def time_steps(step, args):
-    """Times of `steps` calls in ms, after the first `warmup` calls."""
+    """Returns the times of `steps` calls in ms, after `warmup` untimed calls."""
     times = []
     for _ in range(args.warmup + args.steps):
         begin = time.perf_counter()
@@ -40,7 +40,7 @@ def time_steps(step, args):
 
 
 def measure(args, model, loss_of, batches, names, autocast=False):
-    """Trains on the batches (arguments of loss_of), one a step and in turn, and prints the JSON line, with `names` in it."""
+    """Trains on the batches (arguments of loss_of), one per step in turn, and prints the JSON line, including `names`."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1, fused=True)
     if args.compile:
         loss_of = torch.compile(loss_of)

@@ -1,9 +1,6 @@
 #include "core/comm/communicator.h"
 
 #include <array>
-#include <cstdlib>
-
-#include "core/error.h"
 
 namespace mobius {
 
@@ -23,17 +20,11 @@ bool Communicator::any(bool value) {
   return count[0] > 0;
 }
 
-std::unique_ptr<Pending> OneRank::start_sum(Tensor) { return std::make_unique<Complete>(); }
+std::unique_ptr<Pending> OneRank::start(Tensor, Steps) { return std::make_unique<Complete>(); }
 
-void OneRank::gather(const Tensor& share, Tensor whole) {
-  whole.copy_from(share.reshape(whole.shape()));
-}
-
-void OneRank::abort(int exit_code) { std::_Exit(exit_code); }
-
-std::unique_ptr<Communicator> make_communicator(const Launch& launch) {
-  if (launch.size == 1) return std::make_unique<OneRank>();
-  return make_mpi_communicator(launch);
+std::unique_ptr<Communicator> make_communicator(const Launch& launch, Device device) {
+  if (launch.size == 1) return std::make_unique<OneRank>(device);
+  return make_mpi_communicator(launch, device);
 }
 
 }  // namespace mobius

@@ -1,17 +1,19 @@
-// What the processes of one run say to each other. Each process is a rank: 0, 1, ..., size() - 1.
+// Communication between the processes of one run. Each process is a rank: 0, 1, ..., size() - 1.
 //
-// The operations below are collective: every rank calls the same ones in the same order, or all of
-// them wait for ever. So no rank may skip one by a decision of its own; what only one knows (a
-// signal, a bad number) is first made known to all, by any() or a sum. A rank that cannot go on
-// calls abort().
+// The operations are collective: every rank calls the same ones in the same order, or all ranks
+// wait for ever. A rank must not skip one on its own: what only one rank knows (a signal, a bad
+// number) is first shared by any() or a sum. A rank that cannot continue calls abort().
 //
-// Sums are the same bits on every rank, and from run to run with the same number of ranks.
+// Sums are equal to the bit on every rank, in every run with the same number of ranks, and for
+// start_sum() and start_reduce_scatter().
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "core/comm/launch.h"
 #include "core/comm/share.h"
@@ -19,16 +21,21 @@
 
 namespace mobius {
 
-/// An operation that was started and goes on in the background.
+/// An operation that continues in the background.
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// Moves the operation on, without waiting.
+  /// Makes progress without waiting.
   virtual void advance() = 0;
-  /// Returns when it is complete.
+  /// Orders later work on the tensor after the operation: waits for it in host memory, and queues
+  /// it on a device. Every rank must wait for its operations in the same order.
   virtual void wait() = 0;
 };
 
+/// Tensors are dense and on device(). Rank r owns the part share_of(numel, r, size()) of the
+/// elements of a tensor. Started operations work in place on fewer than 2^31 elements, which the
+/// caller must not touch until they are complete. They make progress only in calls such as
+/// advance().
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -37,61 +44,73 @@ class Communicator {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  /// Rank 0: the one that writes files and speaks to the user.
+  const Device& device() const { return device_; }
+  /// Whether this is rank 0, which writes files and output.
   bool is_root() const { return rank_ == 0; }
 
-  /// Adds `values` (dense, f32 or f64, fewer than 2^31) up over the ranks, in place, on every rank;
-  /// they may not be touched until the operation is complete. It needs calls into the communicator
-  /// to move on: advance() now and then.
-  virtual std::unique_ptr<Pending> start_sum(Tensor values) = 0;
-  /// The same for numbers in host memory, at once.
+  /// Sums `values` (f32 or f64) over the ranks.
+  std::unique_ptr<Pending> start_sum(Tensor values) {
+    return start(std::move(values), {true, true});
+  }
+  /// Gives each rank the sum in its own part; the other parts are undefined afterwards. numel must
+  /// be a multiple of size().
+  std::unique_ptr<Pending> start_reduce_scatter(Tensor values) {
+    return start(std::move(values), {.reduces = true});
+  }
+  /// Gives every rank the parts of all ranks. numel must be a multiple of size().
+  std::unique_ptr<Pending> start_all_gather(Tensor values) {
+    return start(std::move(values), {.gathers = true});
+  }
+  /// Sums numbers in host memory and waits for the result.
   virtual void sum(std::span<double> values) = 0;
-  /// Whether it is true on any rank.
+  /// Returns whether `value` is true on any rank.
   bool any(bool value);
-  /// Replaces `values` (dense) by those of the root.
+  /// Replaces `values` with those of the root.
   virtual void broadcast(Tensor values) = 0;
-  /// The root's text.
+  /// Returns the text of the root.
   virtual std::string broadcast(const std::string& text) = 0;
-  /// Makes `whole` (dense) the same everywhere: rank r has its elements share_of(numel, r, size())
-  /// and gets the others.
-  virtual void all_gather(Tensor whole) = 0;
-  /// The same for the root alone; `share` holds a rank's own elements. Other ranks may leave
-  /// `whole` undefined.
-  virtual void gather(const Tensor& share, Tensor whole) = 0;
   /// Returns once every rank has called it.
   virtual void barrier() = 0;
-  /// Ends the processes of all ranks at once, with this exit code where the launcher passes it on.
-  /// Not collective.
+  /// Ends the processes of all ranks at once, with this exit code if the launcher forwards it. Not
+  /// collective.
   [[noreturn]] virtual void abort(int exit_code) = 0;
 
  protected:
-  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+  Communicator(int rank, int size, Device device) : rank_(rank), size_(size), device_(device) {}
+
+  /// The two halves of an operation: parts are summed by their owners, and sent to all.
+  struct Steps {
+    bool reduces = false, gathers = false;
+  };
+  virtual std::unique_ptr<Pending> start(Tensor values, Steps steps) = 0;
 
  private:
   int rank_;
   int size_;
+  Device device_;
 };
 
-/// One process alone: every operation leaves things as they are.
+/// A single process, for which every operation is the identity.
 class OneRank final : public Communicator {
  public:
-  OneRank() : Communicator(0, 1) {}
+  explicit OneRank(Device device = {}) : Communicator(0, 1, device) {}
 
-  std::unique_ptr<Pending> start_sum(Tensor values) override;
   void sum(std::span<double>) override {}
   void broadcast(Tensor) override {}
   std::string broadcast(const std::string& text) override { return text; }
-  void all_gather(Tensor) override {}
-  void gather(const Tensor& share, Tensor whole) override;
   void barrier() override {}
-  [[noreturn]] void abort(int exit_code) override;
+  [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }
+
+ protected:
+  std::unique_ptr<Pending> start(Tensor, Steps) override;
 };
 
-/// The communicator among the processes that were launched together: OneRank for a single one, else
-/// MPI's. It is destroyed at the end of the program, by all ranks. Throws ConfigError where MPI
-/// sees other ranks than the launcher, or where this program was built without MPI.
-std::unique_ptr<Communicator> make_communicator(const Launch& launch);
-/// The same, over MPI whatever their number.
-std::unique_ptr<Communicator> make_mpi_communicator(const Launch& launch);
+/// Makes the communicator of the processes that were launched together: OneRank for a single one,
+/// else that of MPI. All ranks must destroy it at the end of the program. Throws ConfigError if MPI
+/// and the launcher disagree about the ranks, or if this program was built without MPI.
+std::unique_ptr<Communicator> make_communicator(const Launch& launch, Device device = {});
+/// Makes the MPI communicator for any number of ranks. It copies tensors on a device through host
+/// memory.
+std::unique_ptr<Communicator> make_mpi_communicator(const Launch& launch, Device device);
 
 }  // namespace mobius

@@ -15,18 +15,18 @@ namespace mobius {
 
 namespace {
 
-// A variable's name, and its value where it is set.
+// The name of a variable and its value, if set.
 struct Number {
   std::string_view name;
   std::optional<int> value{};
 };
 
-// What one launcher says.
+// The variables of one launcher.
 struct Place {
   Number rank, size, local_rank, local_size;
 };
 
-// The number that is the whole text; nothing where it is none, or does not fit.
+// Returns the number that is the whole text; empty if it is not a number or does not fit.
 std::optional<int> parse(std::string_view text) {
   int value = 0;
   const char* end = text.data() + text.size();
@@ -49,7 +49,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
 }
 
-// OpenMP takes a list, too.
+// OpenMP also accepts a list.
 std::optional<int> read_thread_count(const Environment& environment, const std::string& name) {
   const auto entry = environment.find(name);
   if (entry == environment.end() || trimmed(entry->second).empty()) return std::nullopt;
@@ -91,15 +91,6 @@ Place read_place(const Environment& environment, std::string_view rank, std::str
   return place;
 }
 
-Place open_mpi_place(const Environment& environment) {
-  return read_place(environment, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                    "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
-}
-
-Place pmi_place(const Environment& environment) {
-  return read_place(environment, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
-}
-
 Place srun_place(const Environment& environment) {
   if (!environment.contains("SLURM_STEP_ID")) return {};
   const bool knows_step = environment.contains("SLURM_STEP_NUM_TASKS");
@@ -107,11 +98,7 @@ Place srun_place(const Environment& environment) {
                     knows_step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_LOCALID", "");
 }
 
-Place torchrun_place(const Environment& environment) {
-  return read_place(environment, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
-}
-
-// MPI learns from PMIx or PMI who the other ranks are; srun offers neither unless it is told to.
+// MPI finds the other ranks by PMIx or PMI, which srun offers only on request.
 void require_connected(const Place& srun, const Environment& environment) {
   if (srun.size.value.value_or(1) == 1) return;
   for (const char* name : {"PMIX_RANK", "PMI_RANK", "PMI_FD"}) {
@@ -151,12 +138,14 @@ Environment process_environment() {
 }
 
 Launch launch_of(const Environment& environment) {
-  const Place torchrun = torchrun_place(environment);
+  const Place torchrun =
+      read_place(environment, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
   const Place srun = srun_place(environment);
-  Place place;
-  for (const Place& candidate : {open_mpi_place(environment), pmi_place(environment)}) {
-    if (!place.size.value && candidate.size.value) place = candidate;
-  }
+  Place place = read_place(environment, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                           "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
+  const Place pmi =
+      read_place(environment, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
+  if (!place.size.value) place = pmi.size.value ? pmi : Place();
   if (!place.size.value && srun.size.value) {
     require_connected(srun, environment);
     place = srun;

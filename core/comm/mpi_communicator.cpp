@@ -7,12 +7,13 @@
 
 #include "core/comm/communicator.h"
 #include "core/error.h"
+#include "core/ops/copy.h"
 
 namespace mobius {
 
 namespace {
 
-// MPI's own errors end all ranks with a message: its default, which we keep.
+// By default, an error of MPI ends all ranks with a message.
 
 MPI_Datatype mpi_type(DType dtype) {
   switch (dtype) {
@@ -40,65 +41,133 @@ int count_of(const Tensor& values) {
   return static_cast<int>(values.numel());
 }
 
-void require_dense_on_host(const Tensor& values) {
-  if (values.device().type != DeviceType::cpu) {
-    throw Error("mpi: the values are on {}, expected them in host memory",
-                to_string(values.device()));
-  }
-  if (!values.is_contiguous()) throw Error("mpi: the values are not dense");
-}
-
-class MpiPending final : public Pending {
+// The values of a tensor in host memory: themselves or a copy.
+class HostValues {
  public:
-  MpiPending(MPI_Request request, Tensor values) : request_(request), values_(std::move(values)) {}
-  // Given up half-way only where an error ends the process: MPI may still write to the values.
-  ~MpiPending() override {
-    if (request_ != MPI_REQUEST_NULL) new Tensor(std::move(values_));
+  explicit HostValues(Tensor values) : values_(std::move(values)), host_(values_) {
+    if (!values_.is_contiguous()) throw Error("mpi: the values are not dense");
+    count_of(values_);
+    if (values_.device().type == DeviceType::cpu) return;
+    host_ = Tensor::empty(values_.shape(), values_.dtype());
+    copy_to_host(values_, host_.raw());
+  }
+
+  const Tensor& host() const { return host_; }
+  // Must be called after a change.
+  void give_back() {
+    if (!host_.shares_storage(values_)) copy_from_host(host_.raw(), values_);
+    values_.bump_version();
+  }
+
+ private:
+  Tensor values_, host_;
+};
+
+// Each rank owns its part of the values. To reduce, every rank sends each part to its owner, who
+// sums the parts in the order of the ranks, so a sum depends only on the number of ranks. To
+// gather, the owners send their parts to all. Messages go directly from rank to rank, and each rank
+// sends (size - 1) / size of the values per step, the least possible. MPI's own non-blocking
+// reductions may send more and sum in another order.
+class Exchange final : public Pending {
+ public:
+  // Its messages have the tags `tag` and `tag` + 1.
+  Exchange(Tensor values, bool reduces, bool gathers, const Communicator& ranks, int tag,
+           std::vector<Exchange*>& under_way)
+      : values_(std::move(values)),
+        flat_(values_.host().reshape({-1})),
+        gathers_(gathers),
+        rank_(ranks.rank()),
+        size_(ranks.size()),
+        tag_(tag),
+        under_way_(under_way) {
+    under_way_.push_back(this);
+    if (reduces) received_ = Tensor::empty({size_ - 1, part(rank_).numel()}, flat_.dtype());
+    send_parts(reduces);
+  }
+  // If an error ends the process half-way, MPI may still write to the values.
+  ~Exchange() override {
+    std::erase(under_way_, this);
+    if (is_complete_) return;
+    new HostValues(std::move(values_));
+    new Tensor(std::move(received_));
   }
 
   void advance() override {
-    int is_complete = 0;
-    MPI_Test(&request_, &is_complete, MPI_STATUS_IGNORE);
+    while (!is_complete_ && have_arrived()) go_on();
   }
-  void wait() override { MPI_Wait(&request_, MPI_STATUS_IGNORE); }
-
- private:
-  MPI_Request request_;
-  Tensor values_;
-};
-
-// How the elements of a tensor are divided among the ranks, in MPI's terms.
-struct Division {
-  std::vector<int> counts, begins;
-
-  Division(const Tensor& whole, int size) : Division(count_of(whole), size) {}
-  Division(std::int64_t n, int size) {
-    for (int rank = 0; rank < size; ++rank) {
-      const Share share = share_of(n, rank, size);
-      counts.push_back(static_cast<int>(share.size()));
-      begins.push_back(static_cast<int>(share.begin));
+  // Advances all operations, because another rank may wait for their messages.
+  void wait() override {
+    while (!is_complete_) {
+      for (Exchange* exchange : under_way_) exchange->advance();
     }
   }
+
+ private:
+  Tensor part(int rank) const {
+    const Share share = share_of(flat_.numel(), rank, size_);
+    return flat_.slice(0, share.begin, share.end);
+  }
+  // Returns what `rank` sent of this rank's part.
+  Tensor version_of(int rank) const {
+    if (rank == rank_) return part(rank_);
+    const int row = rank < rank_ ? rank : rank - 1;
+    return received_.slice(0, row, row + 1).reshape({-1});
+  }
+
+  bool have_arrived() {
+    int is_complete = 0;
+    MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &is_complete,
+                MPI_STATUSES_IGNORE);
+    return is_complete != 0;
+  }
+
+  // Sends each part to its owner, or the own part to all. Each rank begins with the next one: not
+  // all with the first.
+  void send_parts(bool to_owners) {
+    requests_.clear();
+    const int tag = to_owners ? tag_ : tag_ + 1;
+    for (int i = 1; i < size_; ++i) {
+      const int other = (rank_ + i) % size_;
+      const Tensor in = to_owners ? version_of(other) : part(other);
+      const Tensor out = part(to_owners ? other : rank_);
+      if (in.numel() > 0)
+        MPI_Irecv(in.raw(), count_of(in), mpi_type(in.dtype()), other, tag, MPI_COMM_WORLD,
+                  &requests_.emplace_back());
+      if (out.numel() > 0)
+        MPI_Isend(out.raw(), count_of(out), mpi_type(out.dtype()), other, tag, MPI_COMM_WORLD,
+                  &requests_.emplace_back());
+    }
+  }
+  void add_up() {
+    Tensor sum = version_of(0);
+    for (int rank = 1; rank < size_; ++rank) sum.add_(version_of(rank));
+    if (rank_ != 0) part(rank_).copy_from(sum);
+    received_ = Tensor();
+  }
+  // Must be called when the messages of a step have arrived.
+  void go_on() {
+    if (received_.defined()) {
+      add_up();
+      if (gathers_) return send_parts(/*to_owners=*/false);
+    }
+    values_.give_back();
+    is_complete_ = true;
+  }
+  HostValues values_;
+  Tensor flat_, received_;
+  bool gathers_;
+  int rank_, size_, tag_;
+  bool is_complete_ = false;
+  std::vector<MPI_Request> requests_;
+  std::vector<Exchange*>& under_way_;
 };
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(int rank, int size) : Communicator(rank, size) {}
+  MpiCommunicator(int rank, int size, Device device) : Communicator(rank, size, device) {}
   ~MpiCommunicator() override {
     MPI_Barrier(MPI_COMM_WORLD);  // a launcher may end the others when the first one leaves
     MPI_Finalize();
-  }
-
-  std::unique_ptr<Pending> start_sum(Tensor values) override {
-    require_dense_on_host(values);
-    if (values.dtype() != DType::f32 && values.dtype() != DType::f64) {
-      throw_unsupported_dtype("mpi: sum", values.dtype());
-    }
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Iallreduce(MPI_IN_PLACE, values.raw(), count_of(values), mpi_type(values.dtype()), MPI_SUM,
-                   MPI_COMM_WORLD, &request);
-    values.bump_version();
-    return std::make_unique<MpiPending>(request, std::move(values));
   }
 
   void sum(std::span<double> values) override {
@@ -107,9 +176,10 @@ class MpiCommunicator final : public Communicator {
   }
 
   void broadcast(Tensor values) override {
-    require_dense_on_host(values);
-    MPI_Bcast(values.raw(), count_of(values), mpi_type(values.dtype()), 0, MPI_COMM_WORLD);
-    values.bump_version();
+    HostValues staged(std::move(values));
+    const Tensor& host = staged.host();
+    MPI_Bcast(host.raw(), count_of(host), mpi_type(host.dtype()), 0, MPI_COMM_WORLD);
+    staged.give_back();
   }
 
   std::string broadcast(const std::string& text) override {
@@ -121,46 +191,39 @@ class MpiCommunicator final : public Communicator {
     return result;
   }
 
-  void all_gather(Tensor whole) override {
-    require_dense_on_host(whole);
-    const Division division(whole, size());
-    MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, whole.raw(), division.counts.data(),
-                   division.begins.data(), mpi_type(whole.dtype()), MPI_COMM_WORLD);
-    whole.bump_version();
-  }
-
-  void gather(const Tensor& share, Tensor whole) override {
-    require_dense_on_host(share);
-    const MPI_Datatype type = mpi_type(share.dtype());
-    if (!is_root()) {
-      MPI_Gatherv(share.raw(), count_of(share), type, nullptr, nullptr, nullptr, type, 0,
-                  MPI_COMM_WORLD);
-      return;
-    }
-    require_dense_on_host(whole);
-    const Division division(whole, size());
-    MPI_Gatherv(share.raw(), count_of(share), type, whole.raw(), division.counts.data(),
-                division.begins.data(), type, 0, MPI_COMM_WORLD);
-    whole.bump_version();
-  }
-
   void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
 
   [[noreturn]] void abort(int exit_code) override {
     MPI_Abort(MPI_COMM_WORLD, exit_code);
     std::_Exit(exit_code);
   }
+
+ protected:
+  std::unique_ptr<Pending> start(Tensor values, Steps steps) override {
+    if (steps.reduces && values.dtype() != DType::f32 && values.dtype() != DType::f64)
+      throw_unsupported_dtype("mpi: sum", values.dtype());
+    if (!(steps.reduces && steps.gathers) && values.numel() % size() != 0)
+      throw Error("mpi: {} values have no equal parts for {} ranks", values.numel(), size());
+    constexpr int least_tag_bound = 32767;  // of any MPI
+    next_tag_ = (next_tag_ + 2) % (least_tag_bound - 1);
+    return std::make_unique<Exchange>(std::move(values), steps.reduces, steps.gathers, *this,
+                                      next_tag_, under_way_);
+  }
+
+ private:
+  int next_tag_ = 0;
+  std::vector<Exchange*> under_way_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_mpi_communicator(const Launch& launch) {
+std::unique_ptr<Communicator> make_mpi_communicator(const Launch& launch, Device device) {
   int provided = 0, rank = 0, size = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (rank == launch.rank && size == launch.size) {
-    return std::make_unique<MpiCommunicator>(rank, size);
+    return std::make_unique<MpiCommunicator>(rank, size, device);
   }
   MPI_Finalize();
   throw ConfigError(

@@ -13,8 +13,8 @@ struct Share {
   std::int64_t size() const { return end - begin; }
 };
 
-/// Part `index` of `count` of [0, n): consecutive, disjoint, together the whole, and of sizes that
-/// differ by one at most.
+/// Returns part `index` of `count` of [0, n). The parts are consecutive and disjoint, cover [0, n),
+/// and differ in size by at most one.
 inline Share share_of(std::int64_t n, std::int64_t index, std::int64_t count) {
   return {n * index / count, n * (index + 1) / count};
 }

@@ -16,7 +16,7 @@ constexpr double negligible = 1e-18;
 
 PositiveHyp2f1::PositiveHyp2f1(double a, double b, double c, double largest)
     : a_(a), b_(b), c_(c), reach_(std::min(0.5, 200 / (a + b + c + 1))) {
-  // F grows like (1-x)^-(a+b-c) towards 1: with this reach it stays in range within an expansion.
+  // F grows like (1-x)^-(a+b-c) towards 1; this reach keeps it in range within an expansion.
   double gap = 1 - series_end;
   if (1 - largest >= gap) return;
   ValueAndSlope at_centre = log_of_series(series_end);
@@ -31,7 +31,7 @@ PositiveHyp2f1::PositiveHyp2f1(double a, double b, double c, double largest)
 ValueAndSlope PositiveHyp2f1::log_at(double x) const {
   const double one_minus_x = 1 - x;
   if (expansions_.empty() || one_minus_x >= expansions_.front().gap) return log_of_series(x);
-  // The last expansion whose centre is not beyond x.
+  // Finds the last expansion whose centre is not beyond x.
   const auto next = std::partition_point(expansions_.begin(), expansions_.end(),
                                          [&](const Expansion& e) { return e.gap > one_minus_x; });
   return log_of_expansion(*(next - 1), one_minus_x);
@@ -50,7 +50,7 @@ ValueAndSlope PositiveHyp2f1::log_of_series(double x) const {
       for (double* scaled : {&first, &term, &rest, &weighted}) *scaled /= large;
       log_scale += log_large;
     }
-    // Beyond a + b the terms fall.
+    // The terms decrease from n = a + b on.
     if (n >= a_ + b_ && term <= negligible * (first + rest)) break;
   }
   const double value = log_scale == 0 ? std::log1p(rest) : log_scale + std::log(first + rest);

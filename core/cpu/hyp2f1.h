@@ -11,18 +11,19 @@ struct ValueAndSlope {
   double slope;
 };
 
-/// log F(a, b; c; x) for a, b >= 0 and c > 0: every term of every sum below is positive, so that
-/// nothing cancels, and F may lie far beyond the range of double.
+/// log F(a, b; c; x) for a, b >= 0 and c > 0. All terms of all sums are positive: nothing cancels.
+/// F may exceed the range of double.
 ///
-/// Up to x = 0.9 the power series is summed. Beyond, F is continued by Taylor expansions of the
-/// solution of x (1-x) F'' + (c - (a+b+1) x) F' - a b F = 0, each over a fixed part of what is left
-/// up to the singular point x = 1. Their coefficients serve all x, so one object is meant for many.
+/// Sums the power series up to x = 0.9. Beyond, continues F by Taylor expansions of the solution of
+/// x (1-x) F'' + (c - (a+b+1) x) F' - a b F = 0; each covers a fixed part of the remaining distance
+/// to the singular point x = 1. The coefficients serve all x, so one object should serve many
+/// calls.
 class PositiveHyp2f1 {
  public:
   /// `largest` < 1 bounds the arguments.
   PositiveHyp2f1(double a, double b, double c, double largest);
 
-  /// log F and its derivative.
+  /// Returns log F and its derivative.
   ValueAndSlope log_at(double x) const;
 
  private:
@@ -43,19 +44,19 @@ class PositiveHyp2f1 {
   std::vector<Expansion> expansions_;
 };
 
-/// log F(a, b; c; x) in the form, F itself or Euler's transformation
-/// F = (1-x)^(c-a-b) F(c-a, c-b; c; x), that is a sum of positive terms.
+/// log F(a, b; c; x) as a sum of positive terms: of F itself or of Euler's transformation
+/// F = (1-x)^(c-a-b) F(c-a, c-b; c; x).
 class LogHyp2f1 {
  public:
-  /// Throws Error where neither form is: unless a, b >= 0 and a + b >= c, or c - a, c - b >= 0 and
-  /// a + b <= c. `largest` < 1 bounds the arguments.
+  /// `largest` < 1 bounds the arguments. Throws Error if neither form has positive terms, that is
+  /// unless a, b >= 0 and a + b >= c, or c - a, c - b >= 0 and a + b <= c.
   LogHyp2f1(double a, double b, double c, double largest);
 
-  /// log F and its derivative; NaN unless 0 <= x <= largest.
+  /// Returns log F and its derivative; NaN unless 0 <= x <= largest.
   ValueAndSlope operator()(double x) const;
 
  private:
-  double exponent_;  // c - a - b where Euler's transformation is used, else 0
+  double exponent_;  // c - a - b with Euler's transformation, else 0
   double slope_;     // a b / c: F' = slope_ F(a+1, b+1; c+1; x)
   double largest_;
   std::unique_ptr<PositiveHyp2f1> function_;

@@ -1,7 +1,7 @@
 // Attention by feature products, in time and memory linear in the sequence: chunk by chunk, the
 // keys inside a chunk by a small masked product, all earlier ones through their moments S = sum_j
 // k_j v_j^T and z = sum_j k_j. All matrix products. Legend: L positions of a chunk, M features, Dv
-// value dimension; B, H, G, Nq, Nk as in core/attention.h. Buffers: all outputs are overwritten
+// value dimension; B, H, G, Nq, Nk as in core/ops/attention.h. Buffers: all outputs are overwritten
 // (=).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/linear_attention.cpp"
@@ -9,8 +9,9 @@
 // The above comes first: it includes this file once for each instruction set.
 #include <hwy/highway.h>
 
-#include "core/cpu/attention_tile-inl.h"
-#include "core/cpu/cpu_backend.h"
+#include "core/cpu/attention/tile-inl.h"
+#include "core/cpu/kernels.h"
+#include "core/ops/linear_attention.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -84,7 +85,7 @@ void add_outer(Chunk<T>& a, Chunk<T>& b, std::int64_t count, Scratch<T>& sums) {
             true, sums.data(), b.width());
 }
 
-/// Zeroes what row i must not see: the columns behind i.
+/// Zeroes the columns after i of each row i: the keys that it must not see.
 template <class T>
 void keep_lower(std::int64_t rows, T* square) {
   for (std::int64_t i = 0; i < rows; ++i)
@@ -122,7 +123,7 @@ class LinearForward {
     for (std::int64_t i = 0; i < p_.n_q; i += chunk) {
       const std::int64_t rows = std::min(chunk, p_.n_q - i);
       q_.load(p_.q, b, h, i, rows, p_.m);
-      // What came before, then, where causal, the chunk's own keys.
+      // The earlier keys first; then, if causal, the keys of the chunk itself.
       tile_gemm(rows, p_.padded_dv(), p_.m, q_.data(), q_.width(), 1,
                 unpacked(kv_.data(), p_.padded_dv()), false, sums_.data(), p_.padded_dv());
       for (std::int64_t r = 0; r < rows; ++r)
@@ -133,7 +134,7 @@ class LinearForward {
   }
 
  private:
-  // Keys [j, j + count): into the scratch chunk and into the moments.
+  // Loads keys [j, j + count) to the scratch chunk and adds them to the moments.
   void load_keys(std::int64_t b, std::int64_t g, std::int64_t j, std::int64_t count) {
     k_.load(p_.k, b, g, j, count, p_.m);
     v_.load(p_.v, b, g, j, count, p_.dv);
@@ -280,7 +281,7 @@ class LinearBackward {
 
   void key_gradients(std::int64_t b, std::int64_t h, std::int64_t g, bool overwrite) {
     clear_moments();  // moments = sum q n^T, moments_t its transpose, vector = sum e q
-    const std::int64_t last = (p_.n_q + chunk - 1) / chunk * chunk - chunk;
+    const std::int64_t last = round_up(p_.n_q, chunk) - chunk;
     for (std::int64_t i = last; i >= 0; i -= chunk) {
       const std::int64_t rows = std::min(chunk, p_.n_q - i);
       load_queries(b, h, i, rows);
@@ -347,30 +348,33 @@ class LinearBackward {
   T e_[chunk];
 };
 
-void linear_attention_forward(const LinearAttentionInputs& in, const Tensor& out,
-                              const Tensor& denominator) {
-  dispatch_real("linear_attention", in.q.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const LinearProblem<T> p(in);
-    parallel_for(p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-      LinearForward<T> head(p, out, denominator);
-      for (std::int64_t bh = begin; bh < end; ++bh) head.run(bh / p.heads, bh % p.heads);
+class CpuLinearAttention final : public LinearAttentionKernels {
+ public:
+  void linear_attention(const LinearAttentionInputs& in, const Tensor& out,
+                        const Tensor& denominator) override {
+    dispatch_real("linear_attention", in.q.dtype(), [&]<class T>(TypeTag<T>) {
+      const LinearProblem<T> p(in);
+      parallel_for(p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+        LinearForward<T> head(p, out, denominator);
+        for (std::int64_t bh = begin; bh < end; ++bh) head.run(bh / p.heads, bh % p.heads);
+      });
     });
-  });
-}
+  }
 
-void linear_attention_gradients(const LinearAttentionInputs& in, const Tensor& out,
-                                const Tensor& denominator, const Tensor& grad_out,
-                                const LinearAttentionGrads& grads) {
-  dispatch_real("linear_attention_backward", in.q.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const LinearProblem<T> p(in);
-    parallel_for(p.batch * p.groups, 1, [&](std::int64_t begin, std::int64_t end) {
-      LinearBackward<T> head(p, in, out, denominator, grad_out, grads);
-      for (std::int64_t bg = begin; bg < end; ++bg) head.run(bg / p.groups, bg % p.groups);
+  void linear_attention_backward(const LinearAttentionInputs& in, const Tensor& out,
+                                 const Tensor& denominator, const Tensor& grad_out,
+                                 const LinearAttentionGrads& grads) override {
+    dispatch_real("linear_attention_backward", in.q.dtype(), [&]<class T>(TypeTag<T>) {
+      const LinearProblem<T> p(in);
+      parallel_for(p.batch * p.groups, 1, [&](std::int64_t begin, std::int64_t end) {
+        LinearBackward<T> head(p, in, out, denominator, grad_out, grads);
+        for (std::int64_t bg = begin; bg < end; ++bg) head.run(bg / p.groups, bg % p.groups);
+      });
     });
-  });
-}
+  }
+};
+
+LinearAttentionKernels& linear_attention_kernels() { return only<CpuLinearAttention>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius
@@ -379,18 +383,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mobius {
 
-HWY_EXPORT(linear_attention_forward);
-HWY_EXPORT(linear_attention_gradients);
-
-void CpuBackend::linear_attention(const LinearAttentionInputs& inputs, const Tensor& out,
-                                  const Tensor& denominator) {
-  HWY_DYNAMIC_DISPATCH(linear_attention_forward)(inputs, out, denominator);
-}
-
-void CpuBackend::linear_attention_backward(const LinearAttentionInputs& inputs, const Tensor& out,
-                                           const Tensor& denominator, const Tensor& grad_out,
-                                           const LinearAttentionGrads& grads) {
-  HWY_DYNAMIC_DISPATCH(linear_attention_gradients)(inputs, out, denominator, grad_out, grads);
+HWY_EXPORT(linear_attention_kernels);
+LinearAttentionKernels& cpu_linear_attention_kernels() {
+  return HWY_DYNAMIC_DISPATCH(linear_attention_kernels)();
 }
 
 }  // namespace mobius

@@ -13,70 +13,19 @@
 #include <cmath>
 #include <vector>
 
-#include "core/cpu/cpu_backend.h"
+#include "core/cpu/kernels.h"
 #include "core/cpu/rows.h"
+#include "core/cpu/simd/vectors-inl.h"
+#include "core/ops/norm.h"
 #include "core/parallel.h"
+#include "core/round.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
 using Doubles = hn::ScalableTag<double>;
 using V = hn::Vec<Doubles>;
-
-// How a kernel reads and writes the piece of a row at p: as doubles, whatever T. Whole is a full
-// vector; Tail is its first n lanes, the others read as 0 and are not written.
-struct Whole {
-  template <class T>
-  HWY_INLINE V load(const T* p) const {
-    if constexpr (std::is_same_v<T, double>)
-      return hn::LoadU(Doubles(), p);
-    else
-      return hn::PromoteTo(Doubles(), hn::LoadU(hn::Rebind<T, Doubles>(), p));
-  }
-  template <class T>
-  HWY_INLINE void store(V x, T* p) const {
-    const hn::Rebind<T, Doubles> d;
-    if constexpr (std::is_same_v<T, double>)
-      hn::StoreU(x, d, p);
-    else
-      hn::StoreU(hn::DemoteTo(d, x), d, p);
-  }
-  HWY_INLINE V or_zero(V x) const { return x; }
-};
-
-struct Tail {
-  std::size_t n;
-
-  template <class T>
-  HWY_INLINE V load(const T* p) const {
-    const hn::Rebind<T, Doubles> d;
-    const auto values = hn::MaskedLoad(hn::FirstN(d, n), d, p);
-    if constexpr (std::is_same_v<T, double>)
-      return values;
-    else
-      return hn::PromoteTo(Doubles(), values);
-  }
-  template <class T>
-  HWY_INLINE void store(V x, T* p) const {
-    const hn::Rebind<T, Doubles> d;
-    if constexpr (std::is_same_v<T, double>)
-      hn::BlendedStore(x, hn::FirstN(d, n), d, p);
-    else
-      hn::BlendedStore(hn::DemoteTo(d, x), hn::FirstN(d, n), d, p);
-  }
-  HWY_INLINE V or_zero(V x) const { return hn::IfThenElseZero(hn::FirstN(Doubles(), n), x); }
-};
-
-// fn(piece, j) for every piece of a row of n elements, j being where it starts.
-template <class Fn>
-HWY_INLINE void for_pieces(std::int64_t n, const Fn& fn) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Doubles()));
-  std::int64_t j = 0;
-  for (; j + lanes <= n; j += lanes) fn(Whole{}, j);
-  if (j < n) fn(Tail{static_cast<std::size_t>(n - j)}, j);
-}
 
 HWY_INLINE double total(V x) { return hn::GetLane(hn::SumOfLanes(Doubles(), x)); }
 
@@ -91,14 +40,14 @@ RowStatistics statistics(const T* x, std::int64_t n, double eps) {
   double mean = 0;
   if constexpr (centred) {
     V sum = hn::Zero(Doubles());
-    for_pieces(n,
-               [&](auto piece, std::int64_t j) HWY_ATTR { sum = hn::Add(sum, piece.load(x + j)); });
+    for_vectors<double>(n, [&](auto, auto memory, std::int64_t j)
+                               HWY_ATTR { sum = hn::Add(sum, memory.load(x + j)); });
     mean = total(sum) / count;
   }
   const V shift = hn::Set(Doubles(), mean);
   V squares = hn::Zero(Doubles());
-  for_pieces(n, [&](auto piece, std::int64_t j) HWY_ATTR {
-    const V distance = piece.or_zero(hn::Sub(piece.load(x + j), shift));
+  for_vectors<double>(n, [&](auto, auto memory, std::int64_t j) HWY_ATTR {
+    const V distance = memory.or_zero(hn::Sub(memory.load(x + j), shift));
     squares = hn::MulAdd(distance, distance, squares);
   });
   return {mean, 1 / std::sqrt(total(squares) / count + eps)};
@@ -109,114 +58,41 @@ template <class T>
 void normalize_row(const T* x, const RowStatistics& row, const T* weight, const T* bias,
                    std::int64_t n, T* y) {
   const V mean = hn::Set(Doubles(), row.mean), rstd = hn::Set(Doubles(), row.rstd);
-  for_pieces(n, [&](auto piece, std::int64_t j) HWY_ATTR {
-    const V normal = hn::Mul(hn::Sub(piece.load(x + j), mean), rstd);
-    const V shift = bias ? piece.load(bias + j) : hn::Zero(Doubles());
-    piece.store(hn::MulAdd(normal, piece.load(weight + j), shift), y + j);
+  for_vectors<double>(n, [&](auto, auto memory, std::int64_t j) HWY_ATTR {
+    const V normal = hn::Mul(hn::Sub(memory.load(x + j), mean), rstd);
+    const V shift = bias ? memory.load(bias + j) : hn::Zero(Doubles());
+    memory.store(hn::MulAdd(normal, memory.load(weight + j), shift), y + j);
   });
 }
 
 // With h = (x - mean) rstd and g = grad_y weight:
-//   grad_x = rstd (g - mean(g) - h mean(g h)),  the term mean(g) only where the row was centred.
+//   grad_x = rstd (g - mean(g) - h mean(g h)),  the term mean(g) only if the row was centred.
 // Adds grad_y h to grad_weight and grad_y to grad_bias (null for RMS norm).
 template <bool centred, class T>
 void norm_backward_row(const T* x, const RowStatistics& row, const T* weight, const T* grad_y,
                        std::int64_t n, T* grad_x, double* grad_weight, double* grad_bias) {
   const V mean = hn::Set(Doubles(), row.mean), rstd = hn::Set(Doubles(), row.rstd);
   V sum_g = hn::Zero(Doubles()), sum_gh = hn::Zero(Doubles());
-  for_pieces(n, [&](auto piece, std::int64_t j) HWY_ATTR {
-    const V dy = piece.load(grad_y + j);
-    const V h = hn::Mul(hn::Sub(piece.load(x + j), mean), rstd);
-    const V g = hn::Mul(dy, piece.load(weight + j));
+  for_vectors<double>(n, [&](auto, auto memory, std::int64_t j) HWY_ATTR {
+    const V dy = memory.load(grad_y + j);
+    const V h = hn::Mul(hn::Sub(memory.load(x + j), mean), rstd);
+    const V g = hn::Mul(dy, memory.load(weight + j));
     sum_gh = hn::MulAdd(g, h, sum_gh);
-    piece.store(hn::MulAdd(dy, h, piece.load(grad_weight + j)), grad_weight + j);
+    memory.store(hn::MulAdd(dy, h, memory.load(grad_weight + j)), grad_weight + j);
     if constexpr (centred) {
       sum_g = hn::Add(sum_g, g);
-      piece.store(hn::Add(dy, piece.load(grad_bias + j)), grad_bias + j);
+      memory.store(hn::Add(dy, memory.load(grad_bias + j)), grad_bias + j);
     }
   });
   const double count = static_cast<double>(n);
   const V mean_g = hn::Set(Doubles(), total(sum_g) / count);
   const V mean_gh = hn::Set(Doubles(), total(sum_gh) / count);
-  for_pieces(n, [&](auto piece, std::int64_t j) HWY_ATTR {
-    const V h = hn::Mul(hn::Sub(piece.load(x + j), mean), rstd);
-    const V g = hn::MulSub(piece.load(grad_y + j), piece.load(weight + j), mean_g);
-    piece.store(hn::Mul(rstd, hn::NegMulAdd(h, mean_gh, g)), grad_x + j);
+  for_vectors<double>(n, [&](auto, auto memory, std::int64_t j) HWY_ATTR {
+    const V h = hn::Mul(hn::Sub(memory.load(x + j), mean), rstd);
+    const V g = hn::MulSub(memory.load(grad_y + j), memory.load(weight + j), mean_g);
+    memory.store(hn::Mul(rstd, hn::NegMulAdd(h, mean_gh, g)), grad_x + j);
   });
 }
-
-void rms_norm_rows(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
-                   const Tensor& rstd, std::int64_t begin, std::int64_t end) {
-  dispatch_real("rms_norm", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::int64_t n = x.size(1);
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* const row = x.data<T>() + r * n;
-      const RowStatistics s = statistics<false>(row, n, eps);
-      normalize_row<T>(row, s, weight.data<T>(), nullptr, n, y.data<T>() + r * n);
-      rstd.data<double>()[r] = s.rstd;
-    }
-  });
-}
-
-void layer_norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
-                     const Tensor& y, const Tensor& mean, const Tensor& rstd, std::int64_t begin,
-                     std::int64_t end) {
-  dispatch_real("layer_norm", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::int64_t n = x.size(1);
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* const row = x.data<T>() + r * n;
-      const RowStatistics s = statistics<true>(row, n, eps);
-      normalize_row<T>(row, s, weight.data<T>(), bias.data<T>(), n, y.data<T>() + r * n);
-      mean.data<double>()[r] = s.mean;
-      rstd.data<double>()[r] = s.rstd;
-    }
-  });
-}
-
-void rms_norm_backward_rows(const Tensor& x, const Tensor& weight, const Tensor& rstd,
-                            const Tensor& grad_y, const Tensor& grad_x, double* grad_weight,
-                            std::int64_t begin, std::int64_t end) {
-  dispatch_real("rms_norm_backward", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::int64_t n = x.size(1);
-    for (std::int64_t r = begin; r < end; ++r) {
-      norm_backward_row<false, T>(x.data<T>() + r * n, {0, rstd.data<double>()[r]},
-                                  weight.data<T>(), grad_y.data<T>() + r * n, n,
-                                  grad_x.data<T>() + r * n, grad_weight, nullptr);
-    }
-  });
-}
-
-void layer_norm_backward_rows(const Tensor& x, const Tensor& weight, const Tensor& mean,
-                              const Tensor& rstd, const Tensor& grad_y, const Tensor& grad_x,
-                              double* grad_weight, double* grad_bias, std::int64_t begin,
-                              std::int64_t end) {
-  dispatch_real("layer_norm_backward", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::int64_t n = x.size(1);
-    for (std::int64_t r = begin; r < end; ++r) {
-      norm_backward_row<true, T>(
-          x.data<T>() + r * n, {mean.data<double>()[r], rstd.data<double>()[r]}, weight.data<T>(),
-          grad_y.data<T>() + r * n, n, grad_x.data<T>() + r * n, grad_weight, grad_bias);
-    }
-  });
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace mobius
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace mobius {
-
-HWY_EXPORT(rms_norm_rows);
-HWY_EXPORT(layer_norm_rows);
-HWY_EXPORT(rms_norm_backward_rows);
-HWY_EXPORT(layer_norm_backward_rows);
-
-namespace {
 
 // Gradients of a [D] parameter, summed by group of rows.
 class GroupedSums {
@@ -226,17 +102,12 @@ class GroupedSums {
 
   double* group(std::int64_t i) { return sums_.data() + i * n_; }
 
-  void add_up(const Tensor& out) const {
-    dispatch_real("norm_backward", out.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      parallel_for(n_, 256, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t j = begin; j < end; ++j) {
-          double sum = 0;
-          for (std::int64_t i = 0; i < groups_; ++i)
-            sum += sums_[static_cast<std::size_t>(i * n_ + j)];
-          out.data<T>()[j] = static_cast<T>(sum);
-        }
-      });
+  template <class T>
+  void add_up(T* out) const {
+    parallel_for_each(n_, 256, [&](std::int64_t j) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < groups_; ++i) sum += sums_[static_cast<std::size_t>(i * n_ + j)];
+      out[j] = static_cast<T>(sum);
     });
   }
 
@@ -247,55 +118,68 @@ class GroupedSums {
 
 // Some 64 groups of rows, so that their sums take little memory.
 std::int64_t group_size(const Tensor& x) {
-  return std::max(row_grain(x.size(1)), (x.size(0) + 63) / 64);
+  return std::max(row_grain(x.size(1)), ceil_div(x.size(0), 64));
 }
 
-std::int64_t group_count(const Tensor& x) {
-  return (x.size(0) + group_size(x) - 1) / group_size(x);
-}
-
-}  // namespace
-
-void CpuBackend::rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
-                          const Tensor& rstd) {
-  parallel_for(x.size(0), row_grain(x.size(1)), [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(rms_norm_rows)(x, weight, eps, y, rstd, begin, end);
+template <bool centred, class T>
+void norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+               const NormResult& result) {
+  const std::int64_t n = x.size(1);
+  parallel_for_each(x.size(0), row_grain(n), [&](std::int64_t r) {
+    const T* const row = x.data<T>() + r * n;
+    const RowStatistics s = statistics<centred>(row, n, eps);
+    normalize_row<T>(row, s, weight.data<T>(), centred ? bias.data<T>() : nullptr, n,
+                     result.y.data<T>() + r * n);
+    if constexpr (centred) result.mean.data<double>()[r] = s.mean;
+    result.rstd.data<double>()[r] = s.rstd;
   });
 }
 
-void CpuBackend::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
-                            const Tensor& y, const Tensor& mean, const Tensor& rstd) {
-  parallel_for(x.size(0), row_grain(x.size(1)), [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(layer_norm_rows)(x, weight, bias, eps, y, mean, rstd, begin, end);
+template <bool centred, class T>
+void norm_backward_rows(const Tensor& x, const Tensor& weight, const Tensor& mean,
+                        const Tensor& rstd, const Tensor& grad_y, const NormGrads& grads) {
+  const std::int64_t n = x.size(1), grain = group_size(x), groups = ceil_div(x.size(0), grain);
+  GroupedSums weight_sums(groups, n), bias_sums(centred ? groups : 0, n);
+  parallel_for_each(x.size(0), grain, [&](std::int64_t r) {
+    const RowStatistics s{centred ? mean.data<double>()[r] : 0, rstd.data<double>()[r]};
+    norm_backward_row<centred, T>(x.data<T>() + r * n, s, weight.data<T>(),
+                                  grad_y.data<T>() + r * n, n, grads.x.data<T>() + r * n,
+                                  weight_sums.group(r / grain),
+                                  centred ? bias_sums.group(r / grain) : nullptr);
   });
+  weight_sums.add_up(grads.weight.data<T>());
+  if constexpr (centred) bias_sums.add_up(grads.bias.data<T>());
 }
 
-void CpuBackend::rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd,
-                                   const Tensor& grad_y, const Tensor& grad_x,
-                                   const Tensor& grad_weight) {
-  const std::int64_t grain = group_size(x);
-  GroupedSums weight_sums(group_count(x), x.size(1));
-  parallel_for(x.size(0), grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(rms_norm_backward_rows)
-    (x, weight, rstd, grad_y, grad_x, weight_sums.group(begin / grain), begin, end);
-  });
-  weight_sums.add_up(grad_weight);
-}
+class CpuNorm final : public NormKernels {
+ public:
+  void norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+            const NormResult& result) override {
+    dispatch_real("norm", x.dtype(), [&]<class T>(TypeTag<T>) {
+      if (bias.defined()) return norm_rows<true, T>(x, weight, bias, eps, result);
+      norm_rows<false, T>(x, weight, bias, eps, result);
+    });
+  }
+  void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+                     const Tensor& grad_y, const NormGrads& grads) override {
+    dispatch_real("norm_backward", x.dtype(), [&]<class T>(TypeTag<T>) {
+      if (mean.defined()) return norm_backward_rows<true, T>(x, weight, mean, rstd, grad_y, grads);
+      norm_backward_rows<false, T>(x, weight, mean, rstd, grad_y, grads);
+    });
+  }
+};
 
-void CpuBackend::layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
-                                     const Tensor& rstd, const Tensor& grad_y, const Tensor& grad_x,
-                                     const Tensor& grad_weight, const Tensor& grad_bias) {
-  const std::int64_t grain = group_size(x);
-  GroupedSums weight_sums(group_count(x), x.size(1)), bias_sums(group_count(x), x.size(1));
-  parallel_for(x.size(0), grain, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t group = begin / grain;
-    HWY_DYNAMIC_DISPATCH(layer_norm_backward_rows)
-    (x, weight, mean, rstd, grad_y, grad_x, weight_sums.group(group), bias_sums.group(group), begin,
-     end);
-  });
-  weight_sums.add_up(grad_weight);
-  bias_sums.add_up(grad_bias);
-}
+NormKernels& norm_kernels() { return only<CpuNorm>(); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mobius
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mobius {
+
+HWY_EXPORT(norm_kernels);
+NormKernels& cpu_norm_kernels() { return HWY_DYNAMIC_DISPATCH(norm_kernels)(); }
 
 }  // namespace mobius
 #endif  // HWY_ONCE

@@ -1,22 +1,23 @@
-// Random fills and dropout. The words of Philox4x32-10 (core/rng.h) are made for a batch of blocks
-// at a time, one block a lane, into a buffer that stays in the first-level cache, in the order of
-// the stream: word w of a stream is word w % 4 of block w / 4.
+// Random fills and dropout. Words of Philox4x32-10 (core/rng.h) are generated a batch of blocks at
+// a time, one block per lane, into a buffer that stays in L1. They keep the order of the stream:
+// word w of a stream is word w % 4 of block w / 4.
 //
-// Element i takes word i (f32) or words 2i and 2i + 1 (f64), low half first; dropout takes word i
-// for either type, so that a mask does not depend on it. Outputs are dense and overwritten (=).
+// Element i takes word i (f32) or words 2i and 2i + 1 (f64), low half first. Dropout takes word i
+// for both types, so the mask does not depend on the type. Outputs are dense and overwritten (=).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/random.cpp"
 #include <hwy/foreach_target.h>
-// The above comes first: it includes this file once for each instruction set.
+// foreach_target.h must come first: it includes this file once per instruction set.
 #include <hwy/highway.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "core/cpu/cpu_backend.h"
-#include "core/cpu/grain.h"
-#include "core/cpu/math-inl.h"
+#include "core/cpu/kernels.h"
+#include "core/cpu/simd/math-inl.h"
+#include "core/ops/copy.h"
+#include "core/ops/random.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -33,7 +34,7 @@ struct Product {
   V high, low;
 };
 
-/// Both halves of the 64-bit products of 32-bit lanes.
+/// Computes both halves of the 64-bit products of 32-bit lanes.
 template <class D, class V>
 HWY_INLINE Product<V> multiply(D d, V a, V b) {
   const hn::Repartition<std::uint64_t, D> wide;
@@ -43,7 +44,7 @@ HWY_INLINE Product<V> multiply(D d, V a, V b) {
           hn::OddEven(hn::BitCast(d, hn::ShiftLeft<32>(odd)), hn::BitCast(d, even))};
 }
 
-/// Stores the words of consecutive blocks, one a lane, from block `first` on.
+/// Stores the words of consecutive blocks, one per lane, from block `first` on.
 template <class D>
 HWY_INLINE void philox_blocks(D d, RngKey key, std::uint64_t first, std::uint32_t* words) {
   const auto set = [d](std::uint64_t value) {
@@ -66,7 +67,7 @@ HWY_INLINE void philox_blocks(D d, RngKey key, std::uint64_t first, std::uint32_
   hn::StoreInterleaved4(c0, c1, c2, c3, d, words);
 }
 
-/// A batch of words from word `first` (a multiple of 4) on.
+/// Generates a batch of words from word `first` (a multiple of 4) on.
 void philox_batch(RngKey key, std::int64_t first, std::uint32_t* words) {
   const hn::ScalableTag<std::uint32_t> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -74,17 +75,18 @@ void philox_batch(RngKey key, std::int64_t first, std::uint32_t* words) {
     philox_blocks(d, key, static_cast<std::uint64_t>(first + w) / 4, words + w);
 }
 
-/// Calls fn(words, i, n) for elements [i, i + n) of [begin, end), a batch after the other, each
-/// element taking `per_element` words.
+/// Calls fn(words, i, n) for elements [i, i + n), batch by batch and shared among threads, over
+/// [0, size), each element taking `per_element` words.
 template <class Fn>
-void for_batches(RngKey key, std::int64_t per_element, std::int64_t begin, std::int64_t end,
-                 Fn&& fn) {
-  HWY_ALIGN std::uint32_t words[batch_words];
-  const std::int64_t size = batch_words / per_element;
-  for (std::int64_t i = begin; i < end; i += size) {
-    philox_batch(key, i * per_element, words);
-    fn(words, i, std::min(size, end - i));
-  }
+void for_batches(RngKey key, std::int64_t per_element, std::int64_t size, const Fn& fn) {
+  parallel_for(size, elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+    HWY_ALIGN std::uint32_t words[batch_words];
+    const std::int64_t batch = batch_words / per_element;
+    for (std::int64_t i = begin; i < end; i += batch) {
+      philox_batch(key, i * per_element, words);
+      fn(words, i, std::min(batch, end - i));
+    }
+  });
 }
 
 template <class T>
@@ -92,7 +94,7 @@ constexpr std::int64_t words_per_element = sizeof(T) / sizeof(std::uint32_t);
 
 // ---- uniform
 
-/// In [0, 1): multiples of 2^-24 or 2^-53.
+/// Returns a multiple of 2^-24 or 2^-53 in [0, 1).
 template <class T>
 T unit_interval(const std::uint32_t* words, std::int64_t i) {
   if constexpr (sizeof(T) == 4) {
@@ -103,24 +105,9 @@ T unit_interval(const std::uint32_t* words, std::int64_t i) {
   }
 }
 
-void uniform_chunk(RngKey key, double low, double high, const Tensor& out, std::int64_t begin,
-                   std::int64_t end) {
-  dispatch_real("random_uniform", out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T first = static_cast<T>(low), width = static_cast<T>(high - low);
-    const T last = std::nextafter(static_cast<T>(high), first);  // rounding may reach `high`
-    T* data = out.data<T>();
-    for_batches(key, words_per_element<T>, begin, end,
-                [&](const std::uint32_t* words, std::int64_t at, std::int64_t n) {
-                  for (std::int64_t i = 0; i < n; ++i)
-                    data[at + i] = std::min(first + width * unit_interval<T>(words, i), last);
-                });
-  });
-}
-
 // ---- normal
 
-/// (k + 1/2) 2^-`bits` of the highest `bits` bits k of each word: in (0, 1].
+/// Returns (k + 1/2) 2^-bits, in (0, 1], where k is the number in the highest `bits` bits.
 template <int bits, class D, class VU>
 HWY_INLINE hn::Vec<D> open_unit(D d, VU words) {
   constexpr int unused = 8 * static_cast<int>(sizeof(hn::TFromD<D>)) - bits;
@@ -129,9 +116,9 @@ HWY_INLINE hn::Vec<D> open_unit(D d, VU words) {
   return hn::Mul(hn::Add(k, constant(d, 0.5)), constant(d, std::ldexp(1.0, -bits)));
 }
 
-/// Box-Muller: of each two words (pairs of words in f64) the first gives the radius, the second the
-/// angle of two standard normals. More bits than an f32 holds reach further into the tails: 6.7
-/// standard deviations (f64: 8.6).
+/// Box-Muller: the first of two words (pairs of words in f64) gives the radius, the second the
+/// angle of two standard normals. The radius uses more bits than an f32 holds, to reach further
+/// into the tails: 6.7 standard deviations (f64: 8.6).
 template <class T>
 void normal_batch(const std::uint32_t* words, T* out) {
   const hn::ScalableTag<T> d;
@@ -151,40 +138,56 @@ void normal_batch(const std::uint32_t* words, T* out) {
   }
 }
 
-void normal_chunk(RngKey key, double mean, double stddev, const Tensor& out, std::int64_t begin,
-                  std::int64_t end) {
-  dispatch_real("random_normal", out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T centre = static_cast<T>(mean), spread = static_cast<T>(stddev);
-    T* data = out.data<T>();
-    for_batches(key, words_per_element<T>, begin, end,
-                [&](const std::uint32_t* words, std::int64_t at, std::int64_t n) {
-                  HWY_ALIGN T normals[batch_words / words_per_element<T>];
-                  normal_batch(words, normals);
-                  for (std::int64_t i = 0; i < n; ++i) data[at + i] = centre + spread * normals[i];
-                });
-  });
-}
+// ---- kernels
 
-// ---- dropout
+class CpuRandom final : public RandomKernels {
+ public:
+  void random_uniform(RngKey key, double low, double high, const Tensor& out) override {
+    dispatch_real("random_uniform", out.dtype(), [&]<class T>(TypeTag<T>) {
+      const T first = static_cast<T>(low), width = static_cast<T>(high - low);
+      const T last = std::nextafter(static_cast<T>(high), first);  // rounding may reach `high`
+      T* data = out.data<T>();
+      for_batches(key, words_per_element<T>, out.numel(),
+                  [=](const std::uint32_t* words, std::int64_t at, std::int64_t n) {
+                    for (std::int64_t i = 0; i < n; ++i)
+                      data[at + i] = std::min(first + width * unit_interval<T>(words, i), last);
+                  });
+    });
+  }
 
-void dropout_chunk(RngKey key, double p, const Tensor& x, const Tensor& y, std::int64_t begin,
-                   std::int64_t end) {
-  dispatch_real("dropout", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const auto dropped = static_cast<std::uint32_t>(std::min(std::round(p * 0x1p32), 0x1p32 - 1));
-    const T scale = static_cast<T>(1 / (1 - p));
-    const T* from = x.data<T>();
-    T* to = y.data<T>();
-    for_batches(key, 1, begin, end,
-                [&](const std::uint32_t* words, std::int64_t at, std::int64_t n) {
-                  for (std::int64_t i = 0; i < n; ++i) {
-                    const T scaled = from[at + i] * scale;  // ahead of the choice: no branch
-                    to[at + i] = words[i] >= dropped ? scaled : T{0};
-                  }
-                });
-  });
-}
+  void random_normal(RngKey key, double mean, double stddev, const Tensor& out) override {
+    dispatch_real("random_normal", out.dtype(), [&]<class T>(TypeTag<T>) {
+      const T centre = static_cast<T>(mean), spread = static_cast<T>(stddev);
+      T* data = out.data<T>();
+      for_batches(key, words_per_element<T>, out.numel(),
+                  [=](const std::uint32_t* words, std::int64_t at, std::int64_t n) {
+                    HWY_ALIGN T normals[batch_words / words_per_element<T>];
+                    normal_batch(words, normals);
+                    for (std::int64_t i = 0; i < n; ++i)
+                      data[at + i] = centre + spread * normals[i];
+                  });
+    });
+  }
+
+  void dropout(RngKey key, double p, const Tensor& x, const Tensor& y) override {
+    if (p >= 1) return cpu_copy_kernels().fill(y, 0);
+    dispatch_real("dropout", x.dtype(), [&]<class T>(TypeTag<T>) {
+      const auto dropped = static_cast<std::uint32_t>(std::min(std::round(p * 0x1p32), 0x1p32 - 1));
+      const T scale = static_cast<T>(1 / (1 - p));
+      const T* from = x.data<T>();
+      T* to = y.data<T>();
+      for_batches(key, 1, x.numel(),
+                  [=](const std::uint32_t* words, std::int64_t at, std::int64_t n) {
+                    for (std::int64_t i = 0; i < n; ++i) {
+                      const T scaled = from[at + i] * scale;  // ahead of the choice: no branch
+                      to[at + i] = words[i] >= dropped ? scaled : T{0};
+                    }
+                  });
+    });
+  }
+};
+
+RandomKernels& random_kernels() { return only<CpuRandom>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius
@@ -193,28 +196,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mobius {
 
-HWY_EXPORT(uniform_chunk);
-HWY_EXPORT(normal_chunk);
-HWY_EXPORT(dropout_chunk);
-
-void CpuBackend::random_uniform(RngKey key, double low, double high, const Tensor& out) {
-  parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(uniform_chunk)(key, low, high, out, begin, end);
-  });
-}
-
-void CpuBackend::random_normal(RngKey key, double mean, double stddev, const Tensor& out) {
-  parallel_for(out.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(normal_chunk)(key, mean, stddev, out, begin, end);
-  });
-}
-
-void CpuBackend::dropout(RngKey key, double p, const Tensor& x, const Tensor& y) {
-  if (p >= 1) return fill(y, 0);
-  parallel_for(x.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(dropout_chunk)(key, p, x, y, begin, end);
-  });
-}
+HWY_EXPORT(random_kernels);
+RandomKernels& cpu_random_kernels() { return HWY_DYNAMIC_DISPATCH(random_kernels)(); }
 
 }  // namespace mobius
 #endif  // HWY_ONCE

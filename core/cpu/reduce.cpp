@@ -14,26 +14,19 @@
 #include <limits>
 #include <memory>
 
-#include "core/cpu/cpu_backend.h"
+#include "core/cpu/chunk_list.h"
+#include "core/cpu/kernels.h"
+#include "core/cpu/simd/vectors-inl.h"
+#include "core/ops/copy.h"
+#include "core/ops/reduce.h"
 #include "core/parallel.h"
+#include "core/round.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
 // ---- sums along the last dimension
-
-/// As many elements as a vector holds doubles, converted to double.
-template <class D>
-HWY_INLINE hn::Vec<D> load_double(D d, const float* x) {
-  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, D>(), x));
-}
-template <class D>
-HWY_INLINE hn::Vec<D> load_double(D d, const double* x) {
-  return hn::LoadU(d, x);
-}
 
 struct Identity {
   template <class V>
@@ -53,34 +46,21 @@ struct Squared {
 template <class T, class F>
 double sum_run(F f, const T* x, std::int64_t n) {
   const hn::ScalableTag<double> d;
+  const WholeAccess<hn::ScalableTag<double>> memory{d};
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
   std::int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    s0 = hn::Add(s0, f(load_double(d, x + i)));
-    s1 = hn::Add(s1, f(load_double(d, x + i + lanes)));
-    s2 = hn::Add(s2, f(load_double(d, x + i + 2 * lanes)));
-    s3 = hn::Add(s3, f(load_double(d, x + i + 3 * lanes)));
+    s0 = hn::Add(s0, f(memory.load(x + i)));
+    s1 = hn::Add(s1, f(memory.load(x + i + lanes)));
+    s2 = hn::Add(s2, f(memory.load(x + i + 2 * lanes)));
+    s3 = hn::Add(s3, f(memory.load(x + i + 3 * lanes)));
   }
-  for (; i + lanes <= n; i += lanes) s0 = hn::Add(s0, f(load_double(d, x + i)));
+  for (; i + lanes <= n; i += lanes) s0 = hn::Add(s0, f(memory.load(x + i)));
   double rest = 0;
   for (; i < n; ++i) rest += f(static_cast<double>(x[i]));
   const auto all = hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
   return hn::GetLane(hn::SumOfLanes(d, all)) + rest;
-}
-
-double sum_of(const Tensor& x, std::int64_t begin, std::int64_t end) {
-  return dispatch_real("sum", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    return sum_run(Identity{}, x.data<T>() + begin, end - begin);
-  });
-}
-
-double sum_of_squares_of(const Tensor& x, std::int64_t begin, std::int64_t end) {
-  return dispatch_real("sum_of_squares", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    return sum_run(Squared{}, x.data<T>() + begin, end - begin);
-  });
 }
 
 // ---- sums along another dimension
@@ -91,6 +71,7 @@ template <std::int64_t count, class T>
 void add_group(const T* x, std::int64_t columns, std::int64_t stride, std::int64_t ahead,
                double* sums) {
   const hn::ScalableTag<double> d;
+  const WholeAccess<hn::ScalableTag<double>> memory{d};
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t c = 0;
   for (; c + lanes <= columns; c += lanes) {
@@ -98,7 +79,7 @@ void add_group(const T* x, std::int64_t columns, std::int64_t stride, std::int64
     for (std::int64_t k = 0; k < count; ++k) {
       const T* here = x + k * stride + c;
       hwy::Prefetch(here + ahead);
-      sum = hn::Add(sum, load_double(d, here));
+      sum = hn::Add(sum, memory.load(here));
     }
     hn::StoreU(sum, d, sums + c);
   }
@@ -120,28 +101,6 @@ void add_rows(const T* x, std::int64_t rows, std::int64_t columns, std::int64_t 
     add_group<group>(x + r * stride, columns, stride, ahead, sums);
   }
   for (; r < rows; ++r) add_group<1>(x + r * stride, columns, stride, 0, sums);
-}
-
-void sum_rows_of(const Tensor& x, std::int64_t offset, std::int64_t rows, std::int64_t columns,
-                 std::int64_t stride, double* sums) {
-  dispatch_real("sum", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    add_rows(x.data<T>() + offset, rows, columns, stride, sums);
-  });
-}
-
-void sum_partials(const double* partial, std::int64_t rows, std::int64_t columns,
-                  std::int64_t stride, double* sums) {
-  add_rows(partial, rows, columns, stride, sums);
-}
-
-/// Elements [offset, offset + n) of out.
-void store_chunk(const double* sums, std::int64_t n, const Tensor& out, std::int64_t offset) {
-  dispatch_real("sum", out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    std::transform(sums, sums + n, out.data<T>() + offset,
-                   [](double sum) { return static_cast<T>(sum); });
-  });
 }
 
 // ---- maxima; a NaN is larger than any number
@@ -178,7 +137,7 @@ T max_run(const T* x, std::int64_t n) {
   return result;
 }
 
-/// The first index of `value` (of a NaN when it is one) among x[0..n), where it must be.
+/// Returns the first index of `value` (or of a NaN, if it is one), which x[0..n) must contain.
 template <class T>
 std::int64_t index_of(T value, const T* x, std::int64_t n) {
   const hn::ScalableTag<T> d;
@@ -195,62 +154,181 @@ std::int64_t index_of(T value, const T* x, std::int64_t n) {
   return i;
 }
 
-void max_rows_chunk(const Tensor& x, std::int64_t n, const Tensor& out, std::int64_t begin,
-                    std::int64_t end) {
-  dispatch_real("max", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T* from = x.data<T>();
-    T* to = out.data<T>();
-    for (std::int64_t r = begin; r < end; ++r) to[r] = max_run(from + r * n, n);
+// ---- cutting a reduction
+
+constexpr std::int64_t chunk_elements = 1 << 15;
+constexpr std::int64_t column_block = 1024;  // its sums take 8 KiB
+
+/// Rows of n elements that make up about a chunk.
+std::int64_t rows_per_chunk(std::int64_t n) {
+  return std::max<std::int64_t>(1, chunk_elements / std::max<std::int64_t>(1, n));
+}
+
+/// Calls fn(slice, first column, end column) for blocks of columns of [outer, n, inner], shared
+/// among threads, `grain` blocks at a time.
+template <class Fn>
+void for_column_blocks(std::int64_t outer, std::int64_t inner, std::int64_t grain, const Fn& fn) {
+  const std::int64_t blocks = ceil_div(inner, column_block);
+  parallel_for_each(outer * blocks, grain, [&](std::int64_t task) {
+    const std::int64_t column = task % blocks * column_block;
+    fn(task / blocks, column, std::min(inner, column + column_block));
   });
 }
 
-/// out[c] of the slice `o` for columns [begin, end).
-void max_columns_chunk(const Tensor& x, std::int64_t o, std::int64_t reduced, std::int64_t inner,
-                       const Tensor& out, std::int64_t begin, std::int64_t end) {
-  dispatch_real("max", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T* from = x.data<T>() + o * reduced * inner;
-    T* to = out.data<T>() + o * inner;
-    std::copy(from + begin, from + end, to + begin);
-    for (std::int64_t r = 1; r < reduced; ++r) {
-      const T* row = from + r * inner;
-      for (std::int64_t c = begin; c < end; ++c) to[c] = larger_lane(to[c], row[c]);
+template <class T>
+void store_sums(const double* sums, std::int64_t n, T* out) {
+  std::transform(sums, sums + n, out, [](double sum) { return static_cast<T>(sum); });
+}
+
+/// out[group, c] = sum_k partial[group, k, c], k < parts, in a fixed order.
+template <class T>
+void combine(const double* partial, std::int64_t groups, std::int64_t parts, std::int64_t inner,
+             T* out) {
+  const std::int64_t grain = rows_per_chunk(parts * std::min(inner, column_block));
+  for_column_blocks(
+      groups, inner, grain, [&](std::int64_t g, std::int64_t begin, std::int64_t end) {
+        double sums[column_block];
+        add_rows(partial + g * parts * inner + begin, parts, end - begin, inner, sums);
+        store_sums(sums, end - begin, out + g * inner + begin);
+      });
+}
+
+std::unique_ptr<double[]> empty_partials(std::int64_t n) {
+  return std::make_unique_for_overwrite<double[]>(static_cast<std::size_t>(n));
+}
+
+/// Sums along the last dimension of x[outer, reduced].
+template <class T>
+void sum_last(const T* x, std::int64_t outer, std::int64_t reduced, T* out) {
+  const std::int64_t parts = ceil_div(reduced, chunk_elements), tasks = outer * parts;
+  const auto partial = empty_partials(tasks);
+  parallel_for_each(tasks, rows_per_chunk(reduced), [&](std::int64_t task) {
+    const std::int64_t first = task % parts * chunk_elements;
+    partial[static_cast<std::size_t>(task)] = sum_run(
+        Identity{}, x + task / parts * reduced + first, std::min(chunk_elements, reduced - first));
+  });
+  if (parts > 1) return combine(partial.get(), outer, parts, 1, out);
+  store_sums(partial.get(), outer, out);
+}
+
+/// Sums along the middle dimension of x[outer, reduced, inner]: by chunks of rows and, in each, by
+/// blocks of columns.
+template <class T>
+void sum_middle(const T* x, std::int64_t outer, std::int64_t reduced, std::int64_t inner, T* out) {
+  const std::int64_t blocks = ceil_div(inner, column_block);
+  const std::int64_t rows = rows_per_chunk(std::min(inner, column_block));
+  const std::int64_t parts = ceil_div(reduced, rows);
+  const bool whole = parts == 1;
+  const auto partial = empty_partials(whole ? 0 : outer * parts * inner);
+  const std::int64_t grain = ceil_div(rows, reduced);
+  parallel_for(outer * parts * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
+    double sums[column_block];
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t part = task / blocks, row = part % parts * rows, group = part / parts;
+      const std::int64_t column = task % blocks * column_block;
+      const std::int64_t columns = std::min(column_block, inner - column);
+      double* const to = whole ? sums : &partial[static_cast<std::size_t>(part * inner + column)];
+      add_rows(x + (group * reduced + row) * inner + column, std::min(rows, reduced - row), columns,
+               inner, to);
+      if (whole) store_sums(sums, columns, out + group * inner + column);
     }
   });
+  if (!whole) combine(partial.get(), outer, parts, inner, out);
 }
 
-void argmax_chunk(const Tensor& x, std::int64_t n, const Tensor& out, std::int64_t begin,
-                  std::int64_t end) {
-  dispatch_real("argmax", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* row = x.data<T>() + r * n;
-      out.data<std::int64_t>()[r] = index_of(max_run(row, n), row, n);
-    }
-  });
+// ---- kernels
+
+double squares_of(const Tensor& x, std::int64_t begin, std::int64_t n) {
+  double sum = 0;
+  dispatch_real("sum_of_squares", x.dtype(),
+                [&]<class T>(TypeTag<T>) { sum = sum_run(Squared{}, x.data<T>() + begin, n); });
+  return sum;
 }
 
-// ---- running sums
+class CpuReduce final : public ReduceKernels {
+ public:
+  void sum(const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner,
+           const Tensor& out) override {
+    if (outer * reduced * inner == 0) return cpu_copy_kernels().fill(out, 0);
+    dispatch_real("sum", x.dtype(), [&]<class T>(TypeTag<T>) {
+      if (inner == 1) return sum_last(x.data<T>(), outer, reduced, out.data<T>());
+      sum_middle(x.data<T>(), outer, reduced, inner, out.data<T>());
+    });
+  }
 
-/// Columns [begin, end) of the slice `o`; each column carries its sum in double.
-void cumsum_chunk(const Tensor& x, std::int64_t o, std::int64_t n, std::int64_t inner, bool reverse,
-                  const Tensor& out, std::int64_t begin, std::int64_t end, double* sums) {
-  dispatch_real("cumsum", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::int64_t columns = end - begin;
-    std::fill_n(sums, columns, 0.0);
-    for (std::int64_t i = 0; i < n; ++i) {
-      const std::int64_t at = (o * n + (reverse ? n - 1 - i : i)) * inner + begin;
-      const T* from = x.data<T>() + at;
-      T* to = out.data<T>() + at;
-      for (std::int64_t c = 0; c < columns; ++c) {
-        sums[c] += static_cast<double>(from[c]);
-        to[c] = static_cast<T>(sums[c]);
+  void sum_of_squares(std::span<const Tensor> xs, const Tensor& sums) override {
+    ChunkList chunks(chunk_elements);
+    for (const Tensor& x : xs) chunks.add(x.defined() ? x.numel() : 0);
+    const auto partial = empty_partials(chunks.size());
+    parallel_for_each(chunks.size(), 1, [&](std::int64_t i) {
+      const Chunk chunk = chunks[i];
+      partial[static_cast<std::size_t>(i)] =
+          squares_of(xs[chunk.item], chunk.begin, chunk.end - chunk.begin);
+    });
+    double* const sum = sums.data<double>();
+    std::fill_n(sum, xs.size(), 0.0);
+    for (std::int64_t i = 0; i < chunks.size(); ++i)
+      sum[chunks[i].item] += partial[static_cast<std::size_t>(i)];
+  }
+
+  void max(const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner,
+           const Tensor& out) override {
+    if (outer * reduced * inner == 0)
+      return cpu_copy_kernels().fill(out, -std::numeric_limits<double>::infinity());
+    dispatch_real("max", x.dtype(), [&]<class T>(TypeTag<T>) {
+      const T* const from = x.data<T>();
+      T* const to = out.data<T>();
+      if (inner == 1) {
+        parallel_for_each(outer, rows_per_chunk(reduced),
+                          [&](std::int64_t r) { to[r] = max_run(from + r * reduced, reduced); });
+        return;
       }
-    }
-  });
-}
+      for_column_blocks(outer, inner, 1, [&](std::int64_t o, std::int64_t begin, std::int64_t end) {
+        const T* const slice = from + o * reduced * inner;
+        T* const largest = to + o * inner;
+        std::copy(slice + begin, slice + end, largest + begin);
+        for (std::int64_t r = 1; r < reduced; ++r) {
+          const T* row = slice + r * inner;
+          for (std::int64_t c = begin; c < end; ++c) largest[c] = larger_lane(largest[c], row[c]);
+        }
+      });
+    });
+  }
+
+  void argmax(const Tensor& x, const Tensor& out) override {
+    const std::int64_t n = x.shape().back();
+    dispatch_real("argmax", x.dtype(), [&]<class T>(TypeTag<T>) {
+      parallel_for_each(out.numel(), rows_per_chunk(n), [&](std::int64_t r) {
+        const T* row = x.data<T>() + r * n;
+        out.data<std::int64_t>()[r] = index_of(max_run(row, n), row, n);
+      });
+    });
+  }
+
+  /// Each column carries its sum in double.
+  void cumsum(const Tensor& x, std::int64_t outer, std::int64_t n, std::int64_t inner, bool reverse,
+              const Tensor& out) override {
+    const std::int64_t grain = ceil_div(rows_per_chunk(std::min(inner, column_block)), n + 1);
+    dispatch_real("cumsum", x.dtype(), [&]<class T>(TypeTag<T>) {
+      for_column_blocks(
+          outer, inner, grain, [&](std::int64_t o, std::int64_t begin, std::int64_t end) {
+            double sums[column_block];
+            std::fill_n(sums, end - begin, 0.0);
+            for (std::int64_t i = 0; i < n; ++i) {
+              const std::int64_t at = (o * n + (reverse ? n - 1 - i : i)) * inner + begin;
+              const T* from = x.data<T>() + at;
+              T* to = out.data<T>() + at;
+              for (std::int64_t c = 0; c < end - begin; ++c) {
+                sums[c] += static_cast<double>(from[c]);
+                to[c] = static_cast<T>(sums[c]);
+              }
+            }
+          });
+    });
+  }
+};
+
+ReduceKernels& reduce_kernels() { return only<CpuReduce>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius
@@ -259,169 +337,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mobius {
 
-HWY_EXPORT(sum_of);
-HWY_EXPORT(sum_of_squares_of);
-HWY_EXPORT(sum_rows_of);
-HWY_EXPORT(sum_partials);
-HWY_EXPORT(store_chunk);
-HWY_EXPORT(max_rows_chunk);
-HWY_EXPORT(max_columns_chunk);
-HWY_EXPORT(argmax_chunk);
-HWY_EXPORT(cumsum_chunk);
-
-namespace {
-
-constexpr std::int64_t chunk_elements = 1 << 15;
-constexpr std::int64_t column_block = 1024;  // its sums take 8 KiB
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-/// Rows of n elements that make up about a chunk.
-std::int64_t rows_per_chunk(std::int64_t n) {
-  return std::max<std::int64_t>(1, chunk_elements / std::max<std::int64_t>(1, n));
-}
-
-/// out[group, c] = sum_k partial[group, k, c], k < parts, in a fixed order.
-void combine(const double* partial, std::int64_t parts, std::int64_t inner, const Tensor& out) {
-  const std::int64_t blocks = ceil_div(inner, column_block);
-  const std::int64_t tasks = out.numel() / inner * blocks;
-  const std::int64_t grain = rows_per_chunk(parts * std::min(inner, column_block));
-  parallel_for(tasks, grain, [&](std::int64_t begin, std::int64_t end) {
-    double sums[column_block];
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t group = task / blocks, column = task % blocks * column_block;
-      const std::int64_t columns = std::min(column_block, inner - column);
-      HWY_DYNAMIC_DISPATCH(sum_partials)
-      (partial + group * parts * inner + column, parts, columns, inner, sums);
-      HWY_DYNAMIC_DISPATCH(store_chunk)(sums, columns, out, group * inner + column);
-    }
-  });
-}
-
-void sum_last(const Tensor& x, std::int64_t outer, std::int64_t reduced, const Tensor& out) {
-  const std::int64_t parts = ceil_div(reduced, chunk_elements), tasks = outer * parts;
-  const auto partial = std::make_unique_for_overwrite<double[]>(static_cast<std::size_t>(tasks));
-  parallel_for(tasks, rows_per_chunk(reduced), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t row = task / parts * reduced, first = task % parts * chunk_elements;
-      partial[static_cast<std::size_t>(task)] = HWY_DYNAMIC_DISPATCH(sum_of)(
-          x, row + first, row + std::min(reduced, first + chunk_elements));
-    }
-  });
-  if (parts > 1) return combine(partial.get(), parts, 1, out);
-  HWY_DYNAMIC_DISPATCH(store_chunk)(partial.get(), outer, out, 0);
-}
-
-/// One block of columns of one chunk of rows.
-struct ColumnTask {
-  std::int64_t group;  // index in outer
-  std::int64_t part, row, rows;
-  std::int64_t column, columns;
-};
-
-/// Cuts [outer, reduced, inner] into tasks.
-struct ColumnTasks {
-  std::int64_t reduced, inner;
-  std::int64_t blocks = ceil_div(inner, column_block);
-  std::int64_t rows = rows_per_chunk(std::min(inner, column_block));
-  std::int64_t parts = ceil_div(reduced, rows);
-
-  std::int64_t per_group() const { return parts * blocks; }
-  ColumnTask operator[](std::int64_t task) const {
-    const std::int64_t part = task / blocks % parts, column = task % blocks * column_block;
-    return {task / per_group(),
-            part,
-            part * rows,
-            std::min(rows, reduced - part * rows),
-            column,
-            std::min(column_block, inner - column)};
-  }
-};
-
-void sum_middle(const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner,
-                const Tensor& out) {
-  const ColumnTasks tasks{reduced, inner};
-  const bool whole = tasks.parts == 1;
-  const auto partial = std::make_unique_for_overwrite<double[]>(
-      whole ? 0 : static_cast<std::size_t>(outer * tasks.parts * inner));
-  const auto run = [&](std::int64_t begin, std::int64_t end) {
-    double sums[column_block];
-    for (std::int64_t i = begin; i < end; ++i) {
-      const ColumnTask t = tasks[i];
-      double* to = whole ? sums
-                         : &partial[static_cast<std::size_t>(
-                               (t.group * tasks.parts + t.part) * inner + t.column)];
-      HWY_DYNAMIC_DISPATCH(sum_rows_of)
-      (x, (t.group * reduced + t.row) * inner + t.column, t.rows, t.columns, inner, to);
-      if (whole)
-        HWY_DYNAMIC_DISPATCH(store_chunk)(sums, t.columns, out, t.group * inner + t.column);
-    }
-  };
-  parallel_for(outer * tasks.per_group(), ceil_div(tasks.rows, reduced), run);
-  if (!whole) combine(partial.get(), tasks.parts, inner, out);
-}
-
-}  // namespace
-
-void CpuBackend::sum(const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner,
-                     const Tensor& out) {
-  if (outer * reduced * inner == 0) return fill(out, 0);
-  if (inner == 1) return sum_last(x, outer, reduced, out);
-  sum_middle(x, outer, reduced, inner, out);
-}
-
-double CpuBackend::sum_of_squares(const Tensor& x) {
-  const std::int64_t n = x.numel(), parts = ceil_div(n, chunk_elements);
-  const auto partial = std::make_unique_for_overwrite<double[]>(static_cast<std::size_t>(parts));
-  parallel_for(n, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
-    partial[static_cast<std::size_t>(begin / chunk_elements)] =
-        HWY_DYNAMIC_DISPATCH(sum_of_squares_of)(x, begin, end);
-  });
-  double sum = 0;
-  for (std::int64_t k = 0; k < parts; ++k) sum += partial[static_cast<std::size_t>(k)];
-  return sum;
-}
-
-void CpuBackend::max(const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner,
-                     const Tensor& out) {
-  if (outer * reduced * inner == 0) return fill(out, -std::numeric_limits<double>::infinity());
-  if (inner == 1) {
-    parallel_for(outer, rows_per_chunk(reduced), [&](std::int64_t begin, std::int64_t end) {
-      HWY_DYNAMIC_DISPATCH(max_rows_chunk)(x, reduced, out, begin, end);
-    });
-    return;
-  }
-  const std::int64_t blocks = ceil_div(inner, column_block);
-  parallel_for(outer * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t column = task % blocks * column_block;
-      HWY_DYNAMIC_DISPATCH(max_columns_chunk)
-      (x, task / blocks, reduced, inner, out, column, std::min(inner, column + column_block));
-    }
-  });
-}
-
-void CpuBackend::argmax(const Tensor& x, const Tensor& out) {
-  const std::int64_t n = x.shape().back();
-  parallel_for(out.numel(), rows_per_chunk(n), [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(argmax_chunk)(x, n, out, begin, end);
-  });
-}
-
-void CpuBackend::cumsum(const Tensor& x, std::int64_t outer, std::int64_t n, std::int64_t inner,
-                        bool reverse, const Tensor& out) {
-  const std::int64_t blocks = ceil_div(inner, column_block);
-  parallel_for(outer * blocks, ceil_div(rows_per_chunk(std::min(inner, column_block)), n + 1),
-               [&](std::int64_t begin, std::int64_t end) {
-                 double sums[column_block];
-                 for (std::int64_t task = begin; task < end; ++task) {
-                   const std::int64_t column = task % blocks * column_block;
-                   HWY_DYNAMIC_DISPATCH(cumsum_chunk)
-                   (x, task / blocks, n, inner, reverse, out, column,
-                    std::min(inner, column + column_block), sums);
-                 }
-               });
-}
+HWY_EXPORT(reduce_kernels);
+ReduceKernels& cpu_reduce_kernels() { return HWY_DYNAMIC_DISPATCH(reduce_kernels)(); }
 
 }  // namespace mobius
 #endif  // HWY_ONCE

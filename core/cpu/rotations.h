@@ -9,11 +9,12 @@
 
 #include "core/cpu/rows.h"
 #include "core/parallel.h"
+#include "core/round.h"
 
 namespace mobius {
 
-/// [n, half] cosines and sines of sign * position * base^(-t / half), position = offset + row; from
-/// angles in double, as positions run into the thousands of turns.
+/// [n, half] cosines and sines of sign * position * base^(-t / half), position = offset + row. The
+/// angles are in double, because they reach thousands of turns.
 template <class T>
 struct Rotations {
   std::vector<T> cosines, sines;
@@ -23,8 +24,8 @@ struct Rotations {
     std::vector<double> frequencies(static_cast<std::size_t>(half));
     for (std::size_t t = 0; t < frequencies.size(); ++t)
       frequencies[t] = std::pow(base, -static_cast<double>(t) / static_cast<double>(half));
-    // A cosine costs as much as some tens of elements of an ordinary pass: one in `stride` rows is
-    // computed, and the rows behind it turn it on by the first few angles.
+    // A cosine costs as much as some tens of elements of an ordinary pass. So one row of `stride`
+    // is computed, and the rows after it are rotated from it by the first few angles.
     constexpr std::int64_t stride = 16;
     const auto turn = [&](std::int64_t position, std::size_t t) {
       return std::polar(1.0, sign * static_cast<double>(position) * frequencies[t]);
@@ -34,16 +35,13 @@ struct Rotations {
       for (std::size_t t = 0; t < frequencies.size(); ++t)
         steps[static_cast<std::size_t>(i * half) + t] = turn(i, t);
     }
-    parallel_for((n + stride - 1) / stride, row_grain(8 * stride * half),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t block = begin; block < end; ++block) {
-                     for (std::size_t t = 0; t < frequencies.size(); ++t) {
-                       const std::complex<double> first = turn(offset + block * stride, t);
-                       fill(first, steps.data() + t, block * stride,
-                            std::min(n, (block + 1) * stride), half, static_cast<std::int64_t>(t));
-                     }
-                   }
-                 });
+    parallel_for_each(ceil_div(n, stride), row_grain(8 * stride * half), [&](std::int64_t block) {
+      for (std::size_t t = 0; t < frequencies.size(); ++t) {
+        const std::complex<double> first = turn(offset + block * stride, t);
+        fill(first, steps.data() + t, block * stride, std::min(n, (block + 1) * stride), half,
+             static_cast<std::int64_t>(t));
+      }
+    });
   }
 
  private:

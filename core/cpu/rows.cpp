@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/cpu/cpu_backend.h"
+#include "core/cpu/kernels.h"
+#include "core/ops/rows.h"
 #include "core/parallel.h"
+#include "core/round.h"
 
 namespace mobius {
 namespace {
@@ -20,63 +22,56 @@ void gather(const std::byte* table, std::size_t row_bytes, const I* index, std::
   }
 }
 
-// A block of the table that one thread owns: rows [first, last), columns [left, right).
-struct TableBlock {
-  std::int64_t first, last, left, right;
-};
-
-// Adds what falls into the block, in the order of r.
-template <class T, class I>
-void scatter_into(const TableBlock& block, const T* rows, const I* index, std::int64_t n_rows,
-                  std::int64_t d, T* table) {
-  const std::int64_t width = block.right - block.left;
-  for (std::int64_t r = 0; r < n_rows; ++r) {
-    const std::int64_t i = static_cast<std::int64_t>(index[r]);
-    if (i < block.first || i >= block.last) continue;
-    const T* __restrict from = rows + r * d + block.left;
-    T* __restrict to = table + i * d + block.left;
+// to[j] += rows[position][j] for the positions of one bucket, in their order.
+template <class T>
+void add_bucket(const T* rows, const std::int64_t* begin, const std::int64_t* end, std::int64_t d,
+                std::int64_t width, T* __restrict to) {
+  for (; begin != end; ++begin) {
+    const T* __restrict from = rows + *begin * d;
     for (std::int64_t j = 0; j < width; ++j) to[j] += from[j];
   }
 }
 
-}  // namespace
-
-void CpuBackend::gather_rows(const Tensor& table, const Tensor& index, const Tensor& out) {
-  if (out.numel() == 0) return;
-  const std::int64_t d = table.size(1);
-  const std::size_t row_bytes = static_cast<std::size_t>(d) * size_of(table.dtype());
-  dispatch_index("gather_rows", index.dtype(), [&](auto tag) {
-    const auto* const indices = index.data<typename decltype(tag)::type>();
-    parallel_for(index.numel(), row_grain(d), [&](std::int64_t begin, std::int64_t end) {
-      gather(static_cast<const std::byte*>(table.raw()), row_bytes, indices, begin, end,
-             static_cast<std::byte*>(out.raw()));
-    });
-  });
-}
-
-// The table is cut into blocks that one thread each fills, so that no addition depends on another
-// thread. Every block reads all indices: 16 blocks cost little beside the rows themselves. Cutting
-// columns too keeps threads busy when most rows go to one entry (a padding token).
-void CpuBackend::scatter_add_rows(const Tensor& rows, const Tensor& index, const Tensor& table) {
-  if (rows.numel() == 0) return;
-  const std::int64_t v = table.size(0), d = table.size(1), n_rows = index.numel();
-  const std::int64_t row_step = (v + 7) / 8, col_step = std::max<std::int64_t>(64, (d + 1) / 2);
-  const std::int64_t row_blocks = (v + row_step - 1) / row_step;
-  const std::int64_t col_blocks = (d + col_step - 1) / col_step;
-  dispatch_real("scatter_add_rows", table.dtype(), [&](auto value) {
-    using T = typename decltype(value)::type;
-    dispatch_index("scatter_add_rows", index.dtype(), [&](auto tag) {
-      const auto* const indices = index.data<typename decltype(tag)::type>();
-      parallel_for(row_blocks * col_blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          const std::int64_t first = i / col_blocks * row_step, left = i % col_blocks * col_step;
-          const TableBlock block{first, std::min(v, first + row_step), left,
-                                 std::min(d, left + col_step)};
-          scatter_into(block, rows.data<T>(), indices, n_rows, d, table.data<T>());
-        }
+class CpuRows final : public RowsKernels {
+ public:
+  void gather_rows(const Tensor& table, const Tensor& index, const Tensor& out) override {
+    if (out.numel() == 0) return;
+    const std::int64_t d = table.size(1);
+    const std::size_t row_bytes = static_cast<std::size_t>(d) * size_of(table.dtype());
+    dispatch_index("gather_rows", index.dtype(), [&]<class T>(TypeTag<T>) {
+      const auto* const indices = index.data<T>();
+      parallel_for(index.numel(), row_grain(d), [&](std::int64_t begin, std::int64_t end) {
+        gather(static_cast<const std::byte*>(table.raw()), row_bytes, indices, begin, end,
+               static_cast<std::byte*>(out.raw()));
       });
     });
-  });
-}
+  }
+
+  // Each bucket is one thread's, or two threads' that take half of the columns each, so that no
+  // addition depends on another thread. Cutting columns keeps threads busy when most rows go to one
+  // entry (a padding token).
+  void scatter_add_rows(const Tensor& rows, const RowIndex& index, const Tensor& table) override {
+    if (rows.numel() == 0) return;
+    const std::int64_t d = table.size(1), step = std::max<std::int64_t>(64, ceil_div(d, 2));
+    const std::int64_t n_parts = ceil_div(d, step), n_buckets = index.rows().numel();
+    const std::int64_t mean_elements = step * index.numel() / n_buckets;
+    const std::int64_t* const entries = index.rows().data<std::int64_t>();
+    const std::int64_t* const offsets = index.offsets().data<std::int64_t>();
+    const std::int64_t* const positions = index.positions().data<std::int64_t>();
+    dispatch_real("scatter_add_rows", table.dtype(), [&]<class T>(TypeTag<T>) {
+      const T* const from = rows.data<T>();
+      T* const to = table.data<T>();
+      parallel_for_each(n_buckets * n_parts, row_grain(mean_elements), [&](std::int64_t i) {
+        const std::int64_t u = i / n_parts, left = i % n_parts * step;
+        add_bucket(from + left, positions + offsets[u], positions + offsets[u + 1], d,
+                   std::min(step, d - left), to + entries[u] * d + left);
+      });
+    });
+  }
+};
+
+}  // namespace
+
+RowsKernels& cpu_rows_kernels() { return only<CpuRows>(); }
 
 }  // namespace mobius

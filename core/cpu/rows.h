@@ -1,11 +1,11 @@
-// Cutting a tensor into rows or matrices for the kernels that work on them one by one.
+// Access to the rows or matrices of a tensor.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
-#include "core/cpu/grain.h"
+#include "core/cpu/kernels.h"
 #include "core/tensor.h"
 
 namespace mobius {
@@ -29,8 +29,8 @@ inline std::vector<std::int64_t> leading_offsets(const Tensor& x, int kept) {
   return offsets;
 }
 
-/// Rows of x[..., N, D], which may be strided but for the last dimension, by their number;
-/// `offsets` are leading_offsets(x, 2).
+/// The rows of x[..., N, D] by number; the last dimension of x is dense. `offsets` are
+/// leading_offsets(x, 2).
 template <class T>
 struct RowsOf {
   const T* data;

@@ -12,16 +12,17 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/cpu/cpu_backend.h"
-#include "core/cpu/key_mask.h"
-#include "core/cpu/softmax-inl.h"
+#include "core/cpu/kernels.h"
+#include "core/cpu/seen_keys.h"
+#include "core/cpu/simd/softmax-inl.h"
+#include "core/ops/softmax.h"
 #include "core/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mobius {
 namespace HWY_NAMESPACE {
 
-// Which of the bytes are not 0, as a mask of f32 or f64 lanes.
+// Returns which of the bytes are not 0, as a mask of f32 or f64 lanes.
 template <class D>
 HWY_INLINE hn::Mask<D> nonzero_bytes(D d, const std::uint8_t* bytes) {
   const hn::Rebind<std::uint32_t, D> words;
@@ -33,7 +34,7 @@ HWY_INLINE hn::Mask<D> nonzero_bytes(D d, const std::uint8_t* bytes) {
     return hn::RebindMask(d, hn::Ne(wide, hn::Zero(bits)));
 }
 
-// out[j] = scale * scores[j] where mask[j * stride] is not 0, else -inf.
+// out[j] = scale * scores[j] if mask[j * stride] is not 0, else -inf.
 template <class T>
 void hide_masked(const T* scores, const std::uint8_t* mask, std::int64_t stride, std::int64_t n,
                  T scale, T* out) {
@@ -50,10 +51,10 @@ void hide_masked(const T* scores, const std::uint8_t* mask, std::int64_t stride,
 }
 
 template <class T>
-void softmax_row(const T* scores, T scale, const KeyMask& keys, std::int64_t n_k, T* out) {
-  const std::int64_t n = keys.visible;
-  if (keys.mask) {  // the masked scores, scaled, in the place of the weights
-    hide_masked(scores, keys.mask, keys.stride, n, scale, out);
+void softmax_row(const T* scores, T scale, std::int64_t n, const SeenKeys::GivenRow& mask,
+                 std::int64_t n_k, T* out) {
+  if (mask.data) {  // the masked scores, scaled, in the place of the weights
+    hide_masked(scores, mask.data, mask.stride, n, scale, out);
     scores = out;
     scale = 1;
   }
@@ -78,41 +79,63 @@ void softmax_backward_row(const T* weights, const T* grad, std::int64_t n, T sca
   });
 }
 
-// The beginning of a row that comes soon. Causal rows end early, and masked ones are written while
-// they are first read: either outruns the processor's own prefetching.
+// Fetches the beginning of a row that follows soon. Causal rows end early, and masked rows are
+// written while they are first read; the processor prefetches neither in time.
 template <class T>
 void prefetch(const T* row, std::int64_t n) {
   constexpr std::int64_t line = 64 / sizeof(T), most = 16 * line;
   for (std::int64_t j = 0; j < std::min(n, most); j += line) hwy::Prefetch(row + j);
 }
 
-void softmax_rows(const Tensor& scores, double scale, const MaskRows& mask, const Tensor& weights,
-                  std::int64_t begin, std::int64_t end) {
-  dispatch_real("masked_softmax", scores.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::int64_t n_k = scores.size(-1);
-    for (std::int64_t row = begin; row < end; ++row) {
-      const KeyMask keys = mask(row);
-      if (keys.visible < n_k || keys.mask)
-        prefetch(scores.data<T>() + std::min(row + 2, end - 1) * n_k, keys.visible);
-      softmax_row(scores.data<T>() + row * n_k, static_cast<T>(scale), keys, n_k,
-                  weights.data<T>() + row * n_k);
-    }
-  });
-}
+class CpuSoftmax final : public SoftmaxKernels {
+ public:
+  void masked_softmax(const Tensor& scores, double scale, const AttentionMask& mask,
+                      const Tensor& weights) override {
+    if (scores.numel() == 0) return;
+    const SeenKeys keys(mask, scores.shape());
+    const std::int64_t n_q = scores.size(-2), n_k = scores.size(-1);
+    dispatch_real("masked_softmax", scores.dtype(), [&]<class T>(TypeTag<T>) {
+      parallel_for(scores.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const std::int64_t i = row % n_q, n = keys.pattern().keys_of(i, i + 1).end;
+          const SeenKeys::GivenRow given = keys.given(row / n_q, i);
+          if (n < n_k || given.data)
+            prefetch(scores.data<T>() + std::min(row + 2, end - 1) * n_k, n);
+          softmax_row(scores.data<T>() + row * n_k, static_cast<T>(scale), n, given, n_k,
+                      weights.data<T>() + row * n_k);
+        }
+      });
+    });
+  }
 
-void softmax_backward_rows(const Tensor& weights, const Tensor& grad, double scale,
-                           const Tensor& grad_scores, std::int64_t begin, std::int64_t end) {
-  dispatch_real("softmax_backward", weights.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  void softmax_backward(const Tensor& weights, const Tensor& grad, double scale,
+                        const Tensor& grad_scores) override {
+    if (weights.numel() == 0) return;
     const std::int64_t n_k = weights.size(-1);
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t at = row * n_k;
-      softmax_backward_row(weights.data<T>() + at, grad.data<T>() + at, n_k, static_cast<T>(scale),
-                           grad_scores.data<T>() + at);
-    }
-  });
-}
+    dispatch_real("softmax_backward", weights.dtype(), [&]<class T>(TypeTag<T>) {
+      parallel_for_each(weights.numel() / n_k, row_grain(n_k), [&](std::int64_t row) {
+        const std::int64_t at = row * n_k;
+        softmax_backward_row(weights.data<T>() + at, grad.data<T>() + at, n_k,
+                             static_cast<T>(scale), grad_scores.data<T>() + at);
+      });
+    });
+  }
+
+  void materialize_mask(const AttentionMask& mask, const Tensor& allowed) override {
+    if (allowed.numel() == 0) return;
+    const SeenKeys seen(mask, allowed.shape());
+    const std::int64_t n_q = allowed.size(-2), n_k = allowed.size(-1);
+    parallel_for_each(allowed.numel() / n_k, row_grain(n_k), [&](std::int64_t row) {
+      std::uint8_t* const out = allowed.data<std::uint8_t>() + row * n_k;
+      const KeyFlags keys = seen.keys(row / n_q, row % n_q, 0, n_k, out);
+      if (!keys.allowed) std::fill(out + keys.lo, out + keys.hi, std::uint8_t{1});
+      std::fill(out, out + keys.lo, std::uint8_t{0});
+      std::fill(out + keys.hi, out + n_k, std::uint8_t{0});
+    });
+  }
+};
+
+SoftmaxKernels& softmax_kernels() { return only<CpuSoftmax>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mobius
@@ -121,45 +144,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mobius {
 
-HWY_EXPORT(softmax_rows);
-HWY_EXPORT(softmax_backward_rows);
-
-void CpuBackend::masked_softmax(const Tensor& scores, double scale, const AttentionMask& mask,
-                                const Tensor& weights) {
-  if (scores.numel() == 0) return;
-  const MaskRows mask_rows(mask, scores.shape());
-  const std::int64_t n_k = scores.size(-1);
-  parallel_for(scores.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(softmax_rows)(scores, scale, mask_rows, weights, begin, end);
-  });
-}
-
-void CpuBackend::softmax_backward(const Tensor& weights, const Tensor& grad, double scale,
-                                  const Tensor& grad_scores) {
-  if (weights.numel() == 0) return;
-  const std::int64_t n_k = weights.size(-1);
-  parallel_for(weights.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(softmax_backward_rows)(weights, grad, scale, grad_scores, begin, end);
-  });
-}
-
-void CpuBackend::materialize_mask(const AttentionMask& mask, const Tensor& allowed) {
-  if (allowed.numel() == 0) return;
-  const MaskRows mask_rows(mask, allowed.shape());
-  const std::int64_t n_q = allowed.size(-2), n_k = allowed.size(-1);
-  std::uint8_t* const out = allowed.data<std::uint8_t>();
-  parallel_for(allowed.numel() / n_k, row_grain(n_k), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const KeyMask keys = mask_rows(row);
-      const std::int64_t position = row % n_q + n_k - n_q;
-      for (std::int64_t j = 0; j < n_k; ++j) {
-        const bool seen = j < keys.visible && (!keys.mask || keys.mask[j * keys.stride] != 0) &&
-                          mask.pattern_sees(position, j);
-        out[row * n_k + j] = seen ? 1 : 0;
-      }
-    }
-  });
-}
+HWY_EXPORT(softmax_kernels);
+SoftmaxKernels& cpu_softmax_kernels() { return HWY_DYNAMIC_DISPATCH(softmax_kernels)(); }
 
 }  // namespace mobius
 #endif  // HWY_ONCE

@@ -1,4 +1,4 @@
-// Walking several strided views of one shape together, in row-major order.
+// A walk over several strided views of one shape in row-major order.
 #pragma once
 
 #include <algorithm>
@@ -6,9 +6,25 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/shape.h"
 
 namespace mobius {
+
+/// Calls fn with a word of the size of an element.
+template <class Fn>
+void dispatch_word(DType dtype, Fn&& fn) {
+  switch (size_of(dtype)) {
+    case 1:
+      return fn(std::uint8_t{});
+    case 2:
+      return fn(std::uint16_t{});
+    case 4:
+      return fn(std::uint32_t{});
+    default:
+      return fn(std::uint64_t{});
+  }
+}
 
 /// One dimension of N views: strides are in elements of each view.
 template <std::size_t N>
@@ -75,12 +91,23 @@ class StridedWalk {
   void for_pieces(std::int64_t begin, std::int64_t end, Fn&& fn) const {
     if (begin >= end) return;
     std::int64_t row = begin / row_.size, column = begin % row_.size;
-    for (; begin < end; ++row, column = 0) {
+    Offsets first = row_offsets(row);
+    std::int64_t left = outer_.empty() ? 1 : outer_.back().size - row % outer_.back().size;
+    while (true) {
       const std::int64_t n = std::min(end - begin, row_.size - column);
-      Offsets offsets = row_offsets(row);
+      Offsets offsets = first;
       for (std::size_t k = 0; k < N; ++k) offsets[k] += column * row_.strides[k];
       fn(offsets, n);
       begin += n;
+      if (begin >= end) return;
+      column = 0;
+      ++row;
+      if (--left > 0) {  // mostly the next row is a step away, without a division
+        for (std::size_t k = 0; k < N; ++k) first[k] += outer_.back().strides[k];
+      } else {
+        first = row_offsets(row);
+        left = outer_.back().size;
+      }
     }
   }
 

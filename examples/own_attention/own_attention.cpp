@@ -10,28 +10,26 @@ using namespace mobius;
 namespace {
 
 // Softmax over cosines: out_i = sum_j softmax_j(s cos(q_i, k_j)) v_j, with a learned s > 0 a head.
-class CosineAttention final : public MultiHeadAttention {
+class CosineAttention final : public FusedAttention {
  public:
   CosineAttention(const AttentionContext& context, double sharpness)
-      : MultiHeadAttention(context),
+      : FusedAttention(context),
         log_sharpness_(register_parameter(
             "log_sharpness", context.init.full({n_heads(), 1, 1}, std::log(sharpness)))) {}
 
- protected:
-  Variable attend(const HeadInputs& in) override { return attention(call(in)); }
-  Variable weights(const HeadInputs& in) override { return attention_weights(call(in)); }
-
- private:
-  AttentionCall call(const HeadInputs& in) const {
-    return {.spec = {.mask = in.mask,
-                     .dropout = in.extras.dropout,
-                     .dropout_key = in.extras.dropout_key},
-            .inputs = {.q = polar(in.q).direction * exp(log_sharpness_),
-                       .k = polar(in.k).direction,
-                       .v = in.v,
-                       .distance_bias = in.extras.distance_bias}};
+  void tell_parameters(DiagnosticsSink& sink) const override {
+    sink.tell({"sharpness", exp(log_sharpness_).data().to_vector<double>()});
   }
 
+ protected:
+  AttentionCall call(const HeadInputs& in) const override {
+    AttentionCall call = product_call(in);
+    call.inputs.q = polar(in.q).direction * exp(log_sharpness_);
+    call.inputs.k = polar(in.k).direction;
+    return call;
+  }
+
+ private:
   Variable log_sharpness_;
 };
 
@@ -39,10 +37,13 @@ class CosineOptions final : public AttentionOptions {
  public:
   double sharpness = 10;
 
+  std::string kind() const override { return "cosine"; }
   void describe(Schema& schema) override {
     schema.field("sharpness", sharpness, "initial factor on the cosines").positive();
   }
-  std::shared_ptr<Attention> build(const AttentionContext& context) const override {
+
+ protected:
+  std::shared_ptr<Attention> make(const AttentionContext& context) const override {
     return std::make_shared<CosineAttention>(context, sharpness);
   }
 };

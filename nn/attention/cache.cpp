@@ -33,11 +33,8 @@ void KeyValueCache::append(const Variable& k, const Variable& v) {
 
 Variable MomentCache::attend(const Variable& q, const Variable& k, const Variable& v, double eps) {
   const std::int64_t n_heads = q.size(1), n_new = k.size(2);
-  const Variable products = matmul(q, transpose(for_every_head(k, n_heads), -1, -2));
-  const Variable zero(Tensor::zeros({}, q.dtype(), q.device()));
-  const Variable among_new =
-      where(materialize_mask({.causal = true}, n_new, n_new, q.device()), products, zero);
-  Variable weighted = matmul(among_new, for_every_head(v, n_heads));
+  const Variable among_new = masked_products(q, k, {.causal = true});
+  Variable weighted = apply_weights(among_new, v);
   Variable total = sum(among_new, {-1}, /*keepdim=*/true);
   if (length_ > 0) {
     weighted = weighted + matmul(q, for_every_head(Variable(moments_), n_heads));

@@ -1,5 +1,5 @@
-// What attention layers remember of the positions they have read, so that generating one more token
-// costs one position and not all of them. Not for training: nothing here has a gradient.
+// Caches of attention layers: one more token costs one position and not all of them. Nothing here
+// has a gradient.
 // Legend: B batch, G key/value heads, n positions remembered, d dimension of a head, m features.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace mobius {
 
-/// The state of one layer over one batch of sequences; Attention::make_cache() makes the kind that
+/// The state of one layer over one batch of sequences. Attention::make_cache() makes the kind that
 /// the layer's extend() takes.
 class AttentionCache {
  public:
@@ -21,12 +21,12 @@ class AttentionCache {
   std::int64_t length_ = 0;
 };
 
-/// Rows gathered along the last dimension but one, in memory that doubles when it is full.
+/// Rows appended along the last dimension but one. The memory doubles when it is full.
 class GrowingRows {
  public:
-  /// Appends rows[..., n_new, d]; all but n_new stay the same from call to call.
+  /// Appends rows[..., n_new, d]. Only n_new may differ between calls.
   void append(const Tensor& rows);
-  /// All of them, [..., n, d], a view.
+  /// Returns a view of all rows, [..., n, d].
   Tensor all() const { return memory_.slice(-2, 0, n_); }
 
  private:
@@ -34,7 +34,7 @@ class GrowingRows {
   std::int64_t n_ = 0;
 };
 
-/// The layer's inputs: serves every causal attention, by reading all of them again.
+/// Keeps the layer's inputs. It serves every causal attention, which reads all of them again.
 class InputCache final : public AttentionCache {
  public:
   /// x[B, n_new, d_model]; returns all inputs, [B, n, d_model].
@@ -44,7 +44,7 @@ class InputCache final : public AttentionCache {
   GrowingRows inputs_;
 };
 
-/// Keys and values of every position.
+/// Keeps the keys and values of every position.
 class KeyValueCache final : public AttentionCache {
  public:
   /// k[B, G, n_new, d_k], v[B, G, n_new, d].
@@ -56,12 +56,12 @@ class KeyValueCache final : public AttentionCache {
   GrowingRows keys_, values_;
 };
 
-/// The sums of attention by feature products, of a size that no length changes:
+/// Keeps the sums of attention by feature products, whose size does not depend on the length:
 /// S = sum_j k_j v_j^T and z = sum_j k_j over the features k_j of the keys.
 class MomentCache final : public AttentionCache {
  public:
-  /// Attention of features q[B, H, n_new, m] over the remembered keys and the causal ones of the
-  /// new k[B, G, n_new, m], v[B, G, n_new, d], which are then remembered: [B, H, n_new, d].
+  /// Returns the attention, [B, H, n_new, d], of features q[B, H, n_new, m] over the cached keys
+  /// and, causally, the new k[B, G, n_new, m] and v[B, G, n_new, d], which it adds to the sums.
   Variable attend(const Variable& q, const Variable& k, const Variable& v, double eps);
 
  private:

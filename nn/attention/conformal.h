@@ -5,47 +5,41 @@
 #include <memory>
 #include <optional>
 
-#include "nn/attention/attention.h"
 #include "nn/attention/jspace.h"
-#include "nn/attention/weights.h"
+#include "nn/attention/multi_head.h"
 
 namespace mobius {
 
-/// What divides the kernel Kt = K(r, u) / K(r, 1):
-///   none       nothing: out = sum_j Kt_ij v_j
-///   analytic   its mean over the sphere times the number of visible keys: no sum over the keys.
-///              The logarithm of a weight is capped at 80, which acts beyond the resolution limit
-///              only, and has gradient 0 there
+/// The divisor of the kernel Kt = K(r, u) / K(r, 1):
+///   none       1: out = sum_j Kt_ij v_j
+///   analytic   its mean over the sphere times the number of visible keys, without a sum over keys.
+///              The logarithm of a weight is capped at 80, which acts only beyond the resolution
+///              limit, and has gradient 0 there
 ///   empirical  its sum over the visible keys
 enum class ConformalNormalize { none, analytic, empirical };
 
-/// out_i = sum_j w_ij v_j over the keys that `mask` lets query i see; a query that sees none gives
-/// a zero row. points as by embed_in_ball(), v[B, G, n_k, d_v] -> [B, H, n_q, d_v]. The kernel
-/// takes no distance bias: `extras` with one throws Error, as does a kernel of another dimension.
-Variable conformal_attention(const BallPoints& points, const Variable& v,
-                             const ConformalKernel& kernel, ConformalNormalize normalize,
-                             const AttentionMask& mask, const AttentionExtras& extras = {});
-/// Its weights, [B, H, n_q, n_k].
-Variable conformal_weights(const BallPoints& points, const ConformalKernel& kernel,
-                           ConformalNormalize normalize, const AttentionMask& mask);
-
-/// The same from q[B, H, n_q, d], k[B, G, n_k, d] and alpha, broadcastable to [B, H, n_q, 1].
-Variable conformal_attention(const Variable& q, const Variable& k, const Variable& v,
-                             const Variable& alpha, const ConformalKernel& kernel,
-                             ConformalNormalize normalize, const AttentionMask& mask,
-                             const AttentionExtras& extras = {});
+/// Embeds q[B, H, n_q, d] and k[B, G, n_k, d] in the ball by embed_in_ball() with alpha,
+/// broadcastable to [B, H, n_q, 1]. A query that sees no key gives a zero row. Throws Error for a
+/// distance bias and for a kernel of another dimension. Reports "beyond_resolution" by head: the
+/// share of the queries that see a key and lie beyond the resolution limit of their key count
+/// (docs/MATH.md, section 1).
+AttentionCall conformal_call(const HeadInputs& in, const Variable& alpha,
+                             const ConformalKernel& kernel, ConformalNormalize normalize);
 
 class ConformalOptions : public AttentionOptions {
  public:
   ConformalWeight weight = ConformalWeight::newton;
   ConformalNormalize normalize = ConformalNormalize::analytic;
-  std::optional<double> s;      // of weight custom
-  std::optional<double> gamma;  // of weight custom
+  std::optional<double> s;      // only for weight custom
+  std::optional<double> gamma;  // only for weight custom
   double alpha = 1;             // initial, per head
   bool learn_alpha = true;
 
+  std::string kind() const override { return "conformal"; }
   void describe(Schema& schema) override;
-  std::shared_ptr<Attention> build(const AttentionContext& context) const override;
+
+ protected:
+  std::shared_ptr<Attention> make(const AttentionContext& context) const override;
 };
 
 }  // namespace mobius

@@ -9,8 +9,6 @@ namespace mobius {
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 void require_exponent(double s) {
   if (!(s > 0) || !std::isfinite(s))
     throw Error("conformal: expected an exponent s above 0, got {}", s);
@@ -41,7 +39,7 @@ ConformalKernel conformal_kernel(ConformalWeight weight, std::int64_t d, std::op
 }
 
 // With x = beta / s and h = sqrt(1 + x^2): r = x / (h + 1) and 1 - r = (1 + 1/(h + x)) / (h + 1).
-// Sums of positive terms alone, so neither loses digits at either end.
+// All terms are positive, so neither loses digits.
 Radius beta_to_radius(const Variable& beta, double s) {
   require_exponent(s);
   const Variable x = scale(beta, 1 / s);
@@ -55,7 +53,9 @@ double radius_to_beta(double r, double s) { return 2 * s * r / ((1 - r) * (1 + r
 BallPoints embed_in_ball(const Variable& q, const Variable& k, const Variable& alpha, double s) {
   const auto [qhat, length] = polar(q);  // [B, H, n_q, 1]
   const Variable beta = scale(alpha * length, 1 / std::sqrt(static_cast<double>(q.size(-1))));
-  return {.radius = beta_to_radius(clamp(beta, -infinity, radius_to_beta(largest_radius, s)), s),
+  return {.radius = beta_to_radius(clamp(beta, -std::numeric_limits<double>::infinity(),
+                                         radius_to_beta(largest_radius, s)),
+                                   s),
           .qhat = qhat,
           .zeta = polar(k).direction};
 }

@@ -1,6 +1,5 @@
-// Geometry of conformal attention: a key is a point of the unit sphere, a query a point inside the
-// ball, and the closer to the sphere the query lies, the sharper it looks (docs/MATH.md, section
-// 1).
+// Geometry of conformal attention: a key is a point of the unit sphere and a query a point inside
+// the ball. Attention sharpens as the query nears the sphere (docs/MATH.md, section 1).
 //
 // Legend: B batch, H heads, d dimension of a head; r radius of a query in [0, 1), u cosine of the
 // angle between query and key.
@@ -27,24 +26,24 @@ struct ConformalKernel {
 ///   newton    s = (d-2)/2, gamma = 0: Newton's potential, harmonic in the query; d = 2: (1, 1)
 ///   poisson   s = d/2,     gamma = 1: the Poisson kernel of the ball
 ///   jacobian  s = d-1,     gamma = d-1: the boundary Jacobian of a Moebius map
-///   custom    as given; s must be given and positive, gamma is 0 unless given
-/// Throws ConfigError where d < 2, and where s or gamma do not belong.
+///   custom    the given s > 0 and gamma (0 by default)
+/// Throws ConfigError if d < 2, or if s or gamma is given for another weight.
 ConformalKernel conformal_kernel(ConformalWeight weight, std::int64_t d,
                                  std::optional<double> s = {}, std::optional<double> gamma = {});
 
-/// A radius with its distance to the sphere, which 1 - r would lose near the sphere.
+/// A radius and its distance to the sphere, which 1 - r would round away near the sphere.
 struct Radius {
   Variable r;
   Variable one_minus_r;
 };
 
-/// r = beta / (sqrt(s^2 + beta^2) + s) for inverse temperatures beta >= 0, elementwise. Here and
-/// below, s <= 0 throws Error.
+/// r = beta / (sqrt(s^2 + beta^2) + s) for inverse temperatures beta >= 0, elementwise. This and
+/// the functions below throw Error if s <= 0.
 Radius beta_to_radius(const Variable& beta, double s);
 /// Its inverse: beta = 2 s r / (1 - r^2).
 double radius_to_beta(double r, double s);
 
-/// No query comes closer to the sphere than this; its gradient in beta is 0 there.
+/// The radius of a query is capped here, with gradient 0 in beta.
 constexpr double largest_radius = 0.99999;
 
 /// Queries and keys as points of the ball.
@@ -54,18 +53,18 @@ struct BallPoints {
   Variable zeta;  // keys, [B, H, n_k, d], on the sphere
 };
 
-/// q[B, H, n_q, d], k[B, H, n_k, d]; alpha broadcastable to [B, H, n_q, 1]. The inverse temperature
-/// of a query is alpha |q| / sqrt(d). A zero query lies in the centre; a zero key is 0 and has u =
-/// 0 with every query.
+/// Takes q[B, H, n_q, d], k[B, H, n_k, d], and alpha broadcastable to [B, H, n_q, 1]. The inverse
+/// temperature of a query is alpha |q| / sqrt(d). A zero query lies in the centre. A zero key stays
+/// 0 and has u = 0 with every query.
 BallPoints embed_in_ball(const Variable& q, const Variable& k, const Variable& alpha, double s);
 
-/// log of the mean of K(r, u) / K(r, 1) over the uniform sphere, elementwise in r:
+/// Returns the log of the mean of K(r, u) / K(r, 1) over the uniform sphere, elementwise in r:
 /// 2 s log(1-r) - gamma log(1-r^2), and for custom exponents
 /// 2 s log(1-r) + log 2F1(s, s - d/2 + 1; d/2; r^2).
 Variable log_normalizer(const Radius& radius, const ConformalKernel& kernel);
 
-/// r_n = 1 - (delta/n)^(1/(2s)): beyond it the mean over the sphere no longer stands for the mean
-/// over n keys.
+/// r_n = 1 - (delta/n)^(1/(2s)). Beyond it, the mean over the sphere no longer approximates the
+/// mean over n keys.
 double resolution_limit(double delta, double n, double s);
 
 }  // namespace mobius

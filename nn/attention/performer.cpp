@@ -4,10 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/validate.h"
-#include "nn/attention/linear.h"
-#include "nn/attention/multi_head.h"
-
 namespace mobius {
 
 namespace {
@@ -23,10 +19,10 @@ Variable project(const Variable& x, const Tensor& omega) {
 
 double inverse_root(std::int64_t n) { return 1 / std::sqrt(static_cast<double>(n)); }
 
-class PerformerAttention final : public MultiHeadAttention {
+class PerformerAttention final : public FeatureAttention {
  public:
   PerformerAttention(const AttentionContext& context, const PerformerOptions& options)
-      : MultiHeadAttention(context) {
+      : FeatureAttention(context) {
     RngKey key = context.init.key("omega");
     if (options.feature_seed) key.seed = static_cast<std::uint64_t>(*options.feature_seed);
     const Initializer& init = context.init;
@@ -36,23 +32,8 @@ class PerformerAttention final : public MultiHeadAttention {
                                           : init.zeros({options.n_features, head_dim()}));
   }
 
-  std::unique_ptr<AttentionCache> make_cache() const override {
-    return std::make_unique<MomentCache>();
-  }
-
  protected:
-  Variable attend_cached(HeadInputs in, AttentionCache& cache) override {
-    constexpr PerformerOffsets offsets;
-    return dynamic_cast<MomentCache&>(cache).attend(
-        performer_query_features(in.q, omega_, offsets.feature),
-        performer_key_features(in.k, omega_, offsets.feature), in.v, offsets.denominator);
-  }
-  Variable attend(const HeadInputs& in) override {
-    return performer_attention(in.q, in.k, in.v, omega_, in.mask);
-  }
-  Variable weights(const HeadInputs& in) override {
-    return performer_weights(in.q, in.k, omega_, in.mask);
-  }
+  FeatureCall call(const HeadInputs& in) const override { return performer_call(in, omega_); }
 
  private:
   Tensor omega_;
@@ -94,21 +75,10 @@ Variable performer_key_features(const Variable& k, const Tensor& omega, double o
   return affine(exp(exponent), inverse_root(omega.size(0)), offset);
 }
 
-Variable performer_attention(const Variable& q, const Variable& k, const Variable& v,
-                             const Tensor& omega, const AttentionMask& mask,
-                             const PerformerOffsets& offsets) {
-  require_carried_sums("performer", mask);
-  return linear_attention(performer_query_features(q, omega, offsets.feature),
-                          performer_key_features(k, omega, offsets.feature), v, mask.causal,
-                          offsets.denominator);
-}
-
-Variable performer_weights(const Variable& q, const Variable& k, const Tensor& omega,
-                           const AttentionMask& mask, const PerformerOffsets& offsets) {
-  require_carried_sums("performer", mask);
-  return feature_weights(performer_query_features(q, omega, offsets.feature),
-                         performer_key_features(k, omega, offsets.feature), mask,
-                         offsets.denominator);
+FeatureCall performer_call(const HeadInputs& in, const Tensor& omega,
+                           const PerformerOffsets& offsets) {
+  return {performer_query_features(in.q, omega, offsets.feature),
+          performer_key_features(in.k, omega, offsets.feature), in.v, in.mask, offsets.denominator};
 }
 
 void PerformerOptions::describe(Schema& schema) {
@@ -120,11 +90,7 @@ void PerformerOptions::describe(Schema& schema) {
       .unbounded();
 }
 
-std::shared_ptr<Attention> PerformerOptions::build(const AttentionContext& context) const {
-  validate_option_values(*this, "performer");
-  refuse_distance_bias(context, "performer",
-                       "its weights are products of features, with no score to add to");
-  refuse_weight_dropout(context, "performer");
+std::shared_ptr<Attention> PerformerOptions::make(const AttentionContext& context) const {
   return std::make_shared<PerformerAttention>(context, *this);
 }
 

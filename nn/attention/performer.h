@@ -16,8 +16,7 @@
 #include <memory>
 #include <optional>
 
-#include "nn/attention/attention.h"
-#include "nn/attention/weights.h"
+#include "nn/attention/features.h"
 
 namespace mobius {
 
@@ -37,23 +36,21 @@ Variable performer_query_features(const Variable& q, const Tensor& omega, double
 /// phi of keys k[B, G, n_k, d], [B, G, n_k, m].
 Variable performer_key_features(const Variable& k, const Tensor& omega, double offset);
 
-/// q[B, H, n_q, d], k[B, G, n_k, d], v[B, G, n_k, d_v], omega[m, d] -> [B, H, n_q, d_v]. The mask
-/// may be causal; other masks throw Error, as in elu_linear_attention().
-Variable performer_attention(const Variable& q, const Variable& k, const Variable& v,
-                             const Tensor& omega, const AttentionMask& mask,
-                             const PerformerOffsets& offsets = {});
-/// Its weights, [B, H, n_q, n_k].
-Variable performer_weights(const Variable& q, const Variable& k, const Tensor& omega,
-                           const AttentionMask& mask, const PerformerOffsets& offsets = {});
+/// omega[m, d] for heads of d dimensions.
+FeatureCall performer_call(const HeadInputs& in, const Tensor& omega,
+                           const PerformerOffsets& offsets = {});
 
 class PerformerOptions : public AttentionOptions {
  public:
   std::int64_t n_features = 256;
   std::optional<std::int64_t> feature_seed;  // null: the seed of the initial values
 
+  std::string kind() const override { return "performer"; }
   void describe(Schema& schema) override;
+
+ protected:
   /// The layer keeps omega as the buffer `omega`: it is saved, and never drawn anew.
-  std::shared_ptr<Attention> build(const AttentionContext& context) const override;
+  std::shared_ptr<Attention> make(const AttentionContext& context) const override;
 };
 
 }  // namespace mobius

@@ -28,10 +28,8 @@ std::vector<double> alibi_slopes(std::int64_t n_heads) {
   return slopes;
 }
 
-Tensor alibi_bias(std::int64_t n_heads, std::int64_t n_q, std::int64_t n_k, DType dtype,
-                  Device device) {
-  const Tensor distance = distances(n_q, n_k, dtype, device);
-  const Tensor slopes = Tensor::from(alibi_slopes(n_heads), {n_heads, 1}, device).to(dtype);
+Tensor alibi_bias(const Tensor& slopes, std::int64_t n_q, std::int64_t n_k) {
+  const Tensor distance = distances(n_q, n_k, slopes.dtype(), slopes.device());
   return mul(slopes, minimum(distance, neg(distance)));
 }
 
@@ -41,10 +39,11 @@ Variable relative_bias(const Variable& table, std::int64_t n_heads, std::int64_t
     throw ShapeError("relative_bias: expected a table of 2 max + 1 numbers, got {}",
                      to_string(table.shape()));
   const auto max = static_cast<double>((table.size(0) - 1) / 2);
-  // Counted in f64, which holds every distance.
-  const Tensor distance = distances(n_q, n_k, DType::f64, table.device());
+  // The host computes these, so nothing is read back; f64 holds every distance.
+  const Tensor distance = distances(n_q, n_k, DType::f64, Device{});
   const Tensor entry = affine(unary({UnaryOp::clamp, -max, max}, distance), 1, max).to(DType::i64);
-  const Variable shared = gather_rows(reshape(table, {table.size(0), 1}), entry);
+  const RowIndex entries = RowIndex("relative_bias", entry, table.size(0)).to(table.device());
+  const Variable shared = gather_rows(reshape(table, {table.size(0), 1}), entries);
   const Variable each_head(Tensor::zeros({n_heads, 1}, table.dtype(), table.device()));
   return each_head + reshape(shared, {1, n_q + n_k - 1});
 }

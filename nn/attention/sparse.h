@@ -1,5 +1,5 @@
-// Softmax attention over a part of the keys (docs/MATH.md, section 4). For a query at position p,
-// of the keys j that the mask lets it see:
+// Softmax attention over some of the keys (docs/MATH.md, section 4). A query at position p sees,
+// of the keys j that the mask allows:
 //
 //   local    |p - j| < window
 //   strided  local, or (p - j) mod stride = 0, or j < n_global
@@ -22,30 +22,25 @@ struct SparseSelection {
   std::int64_t n_global = 0;  // of strided
   std::int64_t topk = 32;     // of topk
 
-  /// Throws ConfigError on a number that selects nothing, or less than nothing.
-  void validate() const;
+  void describe(Schema& schema);
 };
 
-/// Shapes as softmax_attention(). The selection of topk has no gradient. It is by the product of
-/// query and key: a distance bias acts on what was selected, and not on the selection.
-Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
-                          const SparseSelection& selection, const AttentionMask& mask,
-                          std::optional<double> scale = {}, const AttentionExtras& extras = {});
-/// Its weights, [B, H, n_q, n_k].
-Variable sparse_weights(const Variable& q, const Variable& k, const SparseSelection& selection,
-                        const AttentionMask& mask, std::optional<double> scale = {},
-                        const AttentionExtras& extras = {});
-/// 1 where a query looks at a key: u8 [B, H, n_q, n_k]. Found from the whole matrix of scores.
-Tensor sparse_allowed(const Tensor& q, const Tensor& k, const SparseSelection& selection,
-                      const AttentionMask& mask, std::optional<double> scale = {});
+/// softmax_call() over the selection. The selection of topk has no gradient and depends only on the
+/// products of query and key, not on a distance bias. Throws ConfigError if a number of the
+/// selection is out of range.
+AttentionCall sparse_call(const HeadInputs& in, const SparseSelection& selection,
+                          std::optional<double> scale = {});
 
 class SparseOptions : public AttentionOptions {
  public:
   SparseSelection selection;
   std::optional<double> scale;  // null: 1 / sqrt(head dimension)
 
+  std::string kind() const override { return "sparse"; }
   void describe(Schema& schema) override;
-  std::shared_ptr<Attention> build(const AttentionContext& context) const override;
+
+ protected:
+  std::shared_ptr<Attention> make(const AttentionContext& context) const override;
 };
 
 }  // namespace mobius

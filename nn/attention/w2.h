@@ -20,8 +20,7 @@
 #include <memory>
 #include <optional>
 
-#include "nn/attention/attention.h"
-#include "nn/attention/weights.h"
+#include "nn/attention/multi_head.h"
 
 namespace mobius {
 
@@ -37,37 +36,32 @@ Gaussians gaussians_from(const Variable& mu_and_raw);
 /// negative, 0 for equal Gaussians. [B, H, n_q, n_k], by way of [B, H, n_q, n_k, d]: for analysis.
 Variable squared_w2_distance(const Gaussians& q, const Gaussians& k);
 
-/// q[B, H, n_q, 2d], k[B, G, n_k, 2d], both [mu ; raw] as in gaussians_from(), v[B, G, n_k, d_v] ->
-/// [B, H, n_q, d_v]. tau[G, 1, 1] > 0: heads that share keys share the scale of distances.
-/// rope_base: of R; without it R is nothing. Query i stands at position i + n_k - n_q.
-Variable w2_attention(const Variable& q, const Variable& k, const Variable& v, const Variable& tau,
-                      const AttentionMask& mask, std::optional<double> rope_base = {},
-                      const AttentionExtras& extras = {});
-/// Its weights, [B, H, n_q, n_k].
-Variable w2_weights(const Variable& q, const Variable& k, const Variable& tau,
-                    const AttentionMask& mask, std::optional<double> rope_base = {},
-                    const AttentionExtras& extras = {});
-
-Variable w2_overlap_attention(const Variable& q, const Variable& k, const Variable& v,
-                              const AttentionMask& mask, std::optional<double> rope_base = {},
-                              const AttentionExtras& extras = {});
-Variable w2_overlap_weights(const Variable& q, const Variable& k, const AttentionMask& mask,
-                            std::optional<double> rope_base = {},
-                            const AttentionExtras& extras = {});
+/// q[B, H, n_q, 2d], k[B, G, n_k, 2d], both [mu ; raw] as in gaussians_from(), v[B, G, n_k, d_v].
+/// tau[G, 1, 1] > 0: heads that share keys share the scale of distances. rope_base: of R; without
+/// it R is nothing. Query i stands at position i + n_k - n_q.
+AttentionCall w2_call(const HeadInputs& in, const Variable& tau,
+                      std::optional<double> rope_base = {});
+AttentionCall w2_overlap_call(const HeadInputs& in, std::optional<double> rope_base = {});
 
 class W2Options : public AttentionOptions {
  public:
   std::optional<double> tau;  // initial; null: 2 sqrt(head dimension), the usual scale of products
   bool learn_tau = true;
 
+  std::string kind() const override { return "w2"; }
   void describe(Schema& schema) override;
-  std::shared_ptr<Attention> build(const AttentionContext& context) const override;
+
+ protected:
+  std::shared_ptr<Attention> make(const AttentionContext& context) const override;
 };
 
 class W2OverlapOptions : public AttentionOptions {
  public:
+  std::string kind() const override { return "w2_overlap"; }
   void describe(Schema&) override {}
-  std::shared_ptr<Attention> build(const AttentionContext& context) const override;
+
+ protected:
+  std::shared_ptr<Attention> make(const AttentionContext& context) const override;
 };
 
 }  // namespace mobius

@@ -5,7 +5,6 @@
 #include <span>
 
 #include "core/error.h"
-#include "core/ops_checks.h"
 
 namespace mobius {
 
@@ -13,49 +12,52 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// [B, H, n] -> [B, H, n, 1].
-Variable as_column(const Variable& x) { return reshape(x, {x.size(0), x.size(1), x.size(2), 1}); }
-
 // [H, n_q + n_k - 1] -> [H, n_q, n_k].
 Variable by_distance(const Variable& bias, std::int64_t n_q, std::int64_t n_k) {
   std::vector<std::int64_t> entry;
   for (std::int64_t i = 0; i < n_q; ++i)
     for (std::int64_t j = 0; j < n_k; ++j) entry.push_back(j - i + n_q - 1);
-  const Variable picked =
-      gather_rows(transpose(bias, 0, 1), Tensor::from(entry, {n_q * n_k}, bias.device()));
+  const RowIndex entries("attention_weights", Tensor::from(entry, {n_q * n_k}), n_q + n_k - 1);
+  const Variable picked = gather_rows(transpose(bias, 0, 1), entries.to(bias.device()));
   return reshape(transpose(picked, 0, 1), {bias.size(0), n_q, n_k});
 }
 
-// log of the unnormalised weights, [B, H, n_q, n_k].
-Variable log_weights(const AttentionCall& call) {
-  const auto& [spec, in] = call;
+// The arithmetic of a score map on matrices [B, H, n_q, n_k], to which numbers broadcast.
+struct VariableMath {
+  DType dtype;
+  Device device;
+
+  Variable constant(double x) const { return Variable(Tensor::full({}, x, dtype, device)); }
+  double epsilon() const {
+    return dtype == DType::f32 ? std::numeric_limits<float>::epsilon()
+                               : std::numeric_limits<double>::epsilon();
+  }
+  static bool has(const Variable& number) { return number.defined(); }
+  static Variable of_query(const Variable& number) { return number; }
+  static Variable of_key(const Variable& number) { return number; }
+  static Variable scale(const Variable& x, double factor) { return mobius::scale(x, factor); }
+  static Variable log(const Variable& x) { return mobius::log(x); }
+  static Variable max(const Variable& a, const Variable& b) { return maximum(a, b); }
+};
+
+// Returns the numbers of a call in shapes that broadcast to [B, H, n_q, n_k].
+AttentionVariables broadcastable_numbers(const AttentionVariables& in, const VariableMath& m) {
   const std::int64_t n_heads = in.q.size(1), n_q = in.q.size(2), n_k = in.k.size(2);
-  const Variable products = matmul(in.q, transpose(for_every_head(in.k, n_heads), -1, -2));
-  if (spec.score == ScoreMap::conformal) {
-    const Variable log_w =
-        scale(log(affine(as_column(in.sharpness) * products, -1, 1)), -spec.exponent);
-    return in.log_factor.defined() ? log_w + as_column(in.log_factor) : log_w;
-  }
-  Variable scores = scale(products, spec.scale);
-  if (in.sharpness.defined()) scores = scores * as_column(in.sharpness);
-  if (in.key_bias.defined()) {
-    const Variable bias = for_every_head(in.key_bias, n_heads);
-    scores = scores + reshape(bias, {bias.size(0), n_heads, 1, n_k});
-  }
-  if (in.distance_bias.defined()) scores = scores + by_distance(in.distance_bias, n_q, n_k);
-  return scores;
-}
-
-Tensor data_of(const Variable& x) { return x.defined() ? x.data() : Tensor(); }
-
-AttentionInputs data_of(const AttentionVariables& in) {
-  return {data_of(in.q),
-          data_of(in.k),
-          data_of(in.v),
-          data_of(in.key_bias),
-          data_of(in.distance_bias),
-          data_of(in.sharpness),
-          data_of(in.log_factor)};
+  AttentionVariables numbers;
+  scores::for_each_number(
+      [&](const NumberKind& number, const Variable& x, Variable& out) {
+        if (!x.defined()) {
+          if (number.of == NumberOf::query) out = m.constant(number.absent);
+        } else if (number.of == NumberOf::query) {
+          out = reshape(x, {x.size(0), x.size(1), x.size(2), 1});
+        } else if (number.of == NumberOf::key) {
+          out = reshape(for_every_head(x, n_heads), {x.size(0), n_heads, 1, n_k});
+        } else {
+          out = by_distance(x, n_q, n_k);
+        }
+      },
+      in, numbers);
+  return numbers;
 }
 
 double entropy(std::span<const double> weights, double sum) {
@@ -83,27 +85,30 @@ Variable for_every_head(const Variable& x, std::int64_t n_heads) {
 }
 
 Variable attention_weights(const AttentionCall& call) {
-  const AttentionSpec& spec = call.spec;
-  if (spec.threshold.value.defined())
-    throw Error("attention_weights: expected the selected keys as a mask, got a threshold");
-  require_numbers_fit(spec, data_of(call.inputs));
-  const Variable log_w = log_weights(call);
-  const Tensor allowed =
-      materialize_mask(spec.mask, log_w.size(-2), log_w.size(-1), log_w.device());
-  if (spec.normalizer == WeightNormalizer::softmax)
-    return masked_softmax(log_w, 1, {.mask = allowed});
-  const double cap = spec.score == ScoreMap::conformal ? spec.log_cap : infinity;
-  const Variable nothing(Tensor::full({}, -infinity, log_w.dtype(), log_w.device()));
-  return exp(where(allowed, clamp(log_w, -infinity, cap), nothing));
+  const auto& [spec, in] = call;
+  require_numbers_fit(spec, in);
+  const std::int64_t n_q = in.q.size(2), n_k = in.k.size(2);
+  const VariableMath m{in.q.dtype(), in.q.device()};
+  const AttentionVariables numbers = broadcastable_numbers(in, m);
+  const Tensor allowed = materialize_mask(spec.mask, n_q, n_k, in.q.device());
+  Variable products = matmul(in.q, transpose(for_every_head(in.k, in.q.size(1)), -1, -2));
+  return scores::with_score(spec, [&](auto map, auto is_softmax) {
+    if constexpr (map.scales_queries) products = products * map.query_factor(m, numbers);
+    if constexpr (is_softmax)
+      return masked_softmax(map.logit(m, numbers, products), 1, {.mask = allowed});
+    Variable log_w;
+    if constexpr (map.has_weight)
+      log_w = clamp(map.log_weight(m, numbers, products), -infinity, map.log_cap);
+    else
+      log_w = map.logit(m, numbers, products);
+    return exp(where(allowed, log_w, m.constant(-infinity)));
+  });
 }
 
-Variable feature_weights(const Variable& q, const Variable& k, const AttentionMask& mask,
-                         double eps) {
+Variable masked_products(const Variable& q, const Variable& k, const AttentionMask& mask) {
   const Variable products = matmul(q, transpose(for_every_head(k, q.size(1)), -1, -2));
   const Variable zero(Tensor::zeros({}, q.dtype(), q.device()));
-  const Variable kept =
-      where(materialize_mask(mask, q.size(2), k.size(2), q.device()), products, zero);
-  return kept / affine(sum(kept, {-1}, /*keepdim=*/true), 1, eps);
+  return where(materialize_mask(mask, q.size(2), k.size(2), q.device()), products, zero);
 }
 
 Variable apply_weights(const Variable& weights, const Variable& v) {

@@ -1,5 +1,5 @@
-// The weights of an attention as a matrix, for analysis and as the reference of the fused forms:
-// the same formulas composed of tensor operations, differentiable, in memory n_q n_k.
+// Attention weights as a matrix, for analysis and as the reference of the fused forms. They are
+// composed of differentiable tensor operations and take memory n_q n_k.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,14 @@
 
 namespace mobius {
 
-/// What the softmax variants take besides q, k, v and the mask.
+/// The inputs of softmax variants besides q, k, v and the mask.
 struct AttentionExtras {
-  Variable distance_bias = {};  // undefined or [H, n_q + n_k - 1], see core/attention.h
+  Variable distance_bias = {};  // undefined or [H, n_q + n_k - 1], see core/ops/attention.h
   double dropout = 0;           // of the weights
   RngKey dropout_key{};
 };
 
-/// A variant made ready for the fused kernel.
+/// The arguments of the fused kernel.
 struct AttentionCall {
   AttentionSpec spec;
   AttentionVariables inputs;
@@ -23,32 +23,30 @@ struct AttentionCall {
 
 inline Variable attention(const AttentionCall& call) { return attention(call.spec, call.inputs); }
 
-/// w_ij of the call, [B, H, n_q, n_k], 0 where i does not see j; before dropout. v is not looked
-/// at. Throws Error where attention() does, and where the spec has a threshold: state the selected
-/// keys as a mask.
+/// Returns the weights w_ij, [B, H, n_q, n_k], before dropout; 0 if i does not see j. Ignores v.
+/// Throws Error like attention(), but computes every score map without a softmax, too.
 Variable attention_weights(const AttentionCall& call);
 
-/// w_ij = <q_i, k_j> / (sum_j <q_i, k_j> + eps) over the keys that i sees: the weights of
-/// LinearAttentionInputs, for features q[B, H, n_q, M] and k[B, G, n_k, M].
-Variable feature_weights(const Variable& q, const Variable& k, const AttentionMask& mask,
-                         double eps);
+/// Returns <q_i, k_j>, [B, H, n_q, n_k], of q[B, H, n_q, m] and k[B, G, n_k, m]; 0 if i does not
+/// see j.
+Variable masked_products(const Variable& q, const Variable& k, const AttentionMask& mask);
 
-/// sum_j weights_ij v_j, for weights [B, H, n_q, n_k] and v[B, G, n_k, d_v].
+/// Returns sum_j weights_ij v_j, for weights [B, H, n_q, n_k] and v[B, G, n_k, d_v].
 Variable apply_weights(const Variable& weights, const Variable& v);
 
-/// x[B, G, ...] -> [B, H, ...]: each key/value head for all query heads that share it.
+/// x[B, G, ...] -> [B, H, ...]: repeats each key/value head for the query heads that share it.
 Variable for_every_head(const Variable& x, std::int64_t n_heads);
 
-/// By head, the mean over all queries of the entropy of their weights, in nats. The weights of a
-/// query are divided by their sum first; a query without weights is left out.
+/// The mean entropy of the weights of all queries by head, in nats. The weights of a query are
+/// first divided by their sum. A query without weights does not count.
 class MeanEntropy {
  public:
   explicit MeanEntropy(std::int64_t n_heads)
       : sums_(static_cast<std::size_t>(n_heads)), counts_(sums_.size()) {}
 
-  /// Counts more queries: weights [B, H, n_q, n_k].
+  /// Adds the queries of weights [B, H, n_q, n_k].
   void add(const Tensor& weights);
-  /// One number a head; 0 where no query had weights.
+  /// Returns one number per head; 0 if no query had weights.
   std::vector<double> value() const;
 
  private:

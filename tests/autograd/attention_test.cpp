@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "autograd/gradcheck.h"
 #include "autograd/ops.h"
-#include "tests/core/kernel_testing.h"
+#include "core/score_maps/score_maps.h"
+#include "tests/autograd/gradcheck.h"
+#include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::attention_test {
 namespace {
 
 struct Problem {
@@ -22,7 +23,8 @@ struct Sizes {
 };
 
 Variable randn(Shape shape, std::uint64_t stream, double scale = 1) {
-  return Variable(random_normal(std::move(shape), 0, scale, {11, stream}, DType::f64), true);
+  return Variable(placed::random_normal(std::move(shape), 0, scale, {11, stream}, DType::f64),
+                  true);
 }
 
 Variable unit_rows(Shape shape, std::uint64_t stream) {
@@ -45,8 +47,8 @@ Problem make_problem(ScoreMap score, WeightNormalizer normalizer, const Sizes& s
     p.inputs.sharpness = randn({s.batch, s.heads, s.n_q}, 6);
   }
   if (!dot) {
-    p.inputs.sharpness =
-        Variable(random_uniform({s.batch, s.heads, s.n_q}, 0, 0.95, {11, 6}, DType::f64), true);
+    p.inputs.sharpness = Variable(
+        placed::random_uniform({s.batch, s.heads, s.n_q}, 0, 0.95, {11, 6}, DType::f64), true);
     if (normalizer == WeightNormalizer::none)
       p.inputs.log_factor = randn({s.batch, s.heads, s.n_q}, 7);
   }
@@ -70,7 +72,7 @@ Variable as_matrix(const Variable& bias, std::int64_t n_q, std::int64_t n_k) {
     for (std::int64_t j = 0; j < n_k; ++j) index.push_back(j - i + n_q - 1);
   }
   const Variable picked =
-      gather_rows(transpose(bias, 0, 1), Tensor::from(index, {n_q * n_k}));  // [Nq Nk, H]
+      gather_rows(transpose(bias, 0, 1), placed::from(index, {n_q * n_k}));  // [Nq Nk, H]
   return reshape(transpose(picked, 0, 1), {bias.size(0), n_q, n_k});
 }
 
@@ -79,7 +81,7 @@ Variable composed(const Problem& p) {
   const std::int64_t heads = in.q.size(1), n_q = in.q.size(2), n_k = in.k.size(2);
   const Variable product =
       matmul(in.q, transpose(for_every_head(in.k, heads), -1, -2));  // [B, H, Nq, Nk]
-  const Tensor allowed = materialize_mask(p.spec.mask, n_q, n_k);
+  const Tensor allowed = materialize_mask(p.spec.mask, n_q, n_k, testing::device());
   const AttentionMask given{.mask = allowed};
   const Variable v = for_every_head(in.v, heads);
   const auto column = [](const Variable& x) {
@@ -102,17 +104,9 @@ Variable composed(const Problem& p) {
   }
   const Variable capped = in.log_factor.defined() ? log_w + column(in.log_factor) : log_w;
   const Variable w = exp(clamp(capped, -HUGE_VAL, 80));
-  const Variable zero(Tensor::zeros({}, w.dtype()));
+  const Variable zero(placed::zeros({}, w.dtype()));
   return matmul(where(allowed, w, zero), v);
 }
-
-constexpr Variable AttentionVariables::*fields_of_inputs[] = {&AttentionVariables::q,
-                                                              &AttentionVariables::k,
-                                                              &AttentionVariables::v,
-                                                              &AttentionVariables::key_bias,
-                                                              &AttentionVariables::distance_bias,
-                                                              &AttentionVariables::sharpness,
-                                                              &AttentionVariables::log_factor};
 
 double distance(const Tensor& a, const Tensor& b) {
   const double size = std::sqrt(sum_of_squares(b));
@@ -121,19 +115,20 @@ double distance(const Tensor& a, const Tensor& b) {
 
 std::vector<Tensor> take_grads(const AttentionVariables& in) {
   std::vector<Tensor> grads;
-  for (const auto field : fields_of_inputs) {
-    Variable x = in.*field;
-    if (!x.defined()) continue;
-    grads.push_back(x.grad());
-    x.zero_grad();
-  }
+  scores::for_each_operand(
+      [&](const char*, Variable x) {
+        if (!x.defined()) return;
+        grads.push_back(x.grad());
+        x.zero_grad();
+      },
+      in);
   return grads;
 }
 
 void expect_equal(const Problem& p, const std::string& what) {
   const Variable fused = attention(p.spec, p.inputs), expected = composed(p);
   EXPECT_LT(distance(fused.data(), expected.data()), 1e-10) << what;
-  const Tensor cotangent = random_normal(fused.shape(), 0, 1, {11, 99}, DType::f64);
+  const Tensor cotangent = placed::random_normal(fused.shape(), 0, 1, {11, 99}, DType::f64);
   backward(fused, cotangent);
   const std::vector<Tensor> grads = take_grads(p.inputs);
   backward(expected, cotangent);
@@ -176,14 +171,15 @@ TEST_P(FusedAttention, InFloat32EqualsTheComposedFormInFloat64) {
   for (const Sizes& s : ragged_sizes) {
     Problem wide = make_problem(GetParam().score, GetParam().normalizer, s, {.causal = true}, true);
     Problem narrow = wide;
-    for (const auto field : fields_of_inputs) {
-      Variable& x = wide.inputs.*field;
-      if (!x.defined()) continue;
-      narrow.inputs.*field = Variable(x.data().to(DType::f32), true);
-      x = Variable((narrow.inputs.*field).data().to(DType::f64), true);
-    }
+    scores::for_each_operand(
+        [](const char*, Variable& in_f64, Variable& in_f32) {
+          if (!in_f64.defined()) return;
+          in_f32 = Variable(in_f64.data().to(DType::f32), true);
+          in_f64 = Variable(in_f32.data().to(DType::f64), true);
+        },
+        wide.inputs, narrow.inputs);
     const Variable fused = attention(narrow.spec, narrow.inputs), expected = composed(wide);
-    const Tensor cotangent = random_normal(fused.shape(), 0, 1, {11, 99});
+    const Tensor cotangent = placed::random_normal(fused.shape(), 0, 1, {11, 99});
     backward(fused, cotangent);
     backward(expected, cotangent.to(DType::f64));
     const std::vector<Tensor> got = take_grads(narrow.inputs), want = take_grads(wide.inputs);
@@ -242,8 +238,9 @@ TEST_P(FusedAttention, SkipsTilesThatNoQuerySees) {
 
 TEST_P(FusedAttention, HonoursGivenMasksAndRowsThatSeeNothing) {
   const Sizes s{.batch = 2, .heads = 2, .groups = 2, .n_q = 50, .n_k = 140, .d = 8, .dv = 8};
-  Tensor given = compare(CompareOp::less, random_uniform({s.batch, 1, s.n_q, s.n_k}, 0, 1, {1, 1}),
-                         Tensor::full({}, 0.3));
+  Tensor given =
+      compare(CompareOp::less, placed::random_uniform({s.batch, 1, s.n_q, s.n_k}, 0, 1, {1, 1}),
+              placed::full({}, 0.3));
   given.slice(2, 7, 8).fill(0);
   const AttentionMask mask{.causal = true, .mask = given};
   Problem p = make_problem(GetParam().score, GetParam().normalizer, s, mask, false);
@@ -276,7 +273,7 @@ TEST_P(FusedAttention, AWindowBeyondAllKeysIsNone) {
       const auto results = [&](const AttentionMask& mask) {
         Problem p = make_problem(GetParam().score, GetParam().normalizer, s, mask, true);
         const Variable out = attention(p.spec, p.inputs);
-        backward(out, Tensor::ones(out.shape(), DType::f64));
+        backward(out, placed::ones(out.shape(), DType::f64));
         std::vector<std::vector<double>> values = {out.data().to_vector<double>()};
         for (const Tensor& grad : take_grads(p.inputs)) values.push_back(grad.to_vector<double>());
         return values;
@@ -310,7 +307,7 @@ TEST_P(FusedAttention, TakesEmptyOperands) {
     const Problem p = make_problem(GetParam().score, GetParam().normalizer, s, {}, true);
     const Variable out = attention(p.spec, p.inputs);
     EXPECT_EQ(sum_of_squares(out.data().contiguous()), 0);
-    backward(out, Tensor::ones(out.shape(), DType::f64));
+    backward(out, placed::ones(out.shape(), DType::f64));
     for (const Tensor& grad : take_grads(p.inputs)) EXPECT_EQ(sum_of_squares(grad), 0);
   }
 }
@@ -319,9 +316,9 @@ TEST_P(FusedAttention, DropoutKeepsAWeightScaledOrNotAtAll) {
   const std::int64_t n = 40;
   const Sizes s{.batch = 1, .heads = 2, .groups = 1, .n_q = n, .n_k = n, .d = 4, .dv = n};
   Problem p = make_problem(GetParam().score, GetParam().normalizer, s, {}, false);
-  Tensor identity = Tensor::zeros({1, 1, n, n}, DType::f64);
-  for (std::int64_t i = 0; i < n; ++i) identity.data<double>()[i * n + i] = 1;
-  p.inputs.v = Variable(identity);
+  const Tensor index = placed::arange(n);
+  const Tensor identity = compare(CompareOp::equal, index.unsqueeze(1), index).to(DType::f64);
+  p.inputs.v = Variable(identity.reshape({1, 1, n, n}));
   const std::vector<double> weights = attention(p.spec, p.inputs).data().to_vector<double>();
   p.spec.dropout = 0.3;
   p.spec.dropout_key = {5, 6};
@@ -369,14 +366,14 @@ TEST(ConformalMap, TakesLogFactorsWithAnyExponent) {
   for (const double exponent : {0.05, 0.3, 0.5, 1.0, 7.0, 31.5}) {
     const AttentionSpec spec{
         .score = ScoreMap::conformal, .normalizer = WeightNormalizer::none, .exponent = exponent};
-    const Tensor one = Tensor::ones({1, 1, 3, 1}), g = Tensor::full({1, 1, 3}, -6);
+    const Tensor one = placed::ones({1, 1, 3, 1}), g = placed::full({1, 1, 3}, -6);
     const AttentionInputs in{one, one, one, {}, {}, g.zeros_like(), g};
     for (const double sum : attention(spec, in).out.to_vector<double>())
       EXPECT_NEAR(sum, 3 * std::exp(-6), 1e-8) << exponent;
   }
 }
 
-TEST(AttentionThreshold, KeepsTheLargestProductsAndOfEqualOnesTheEarlier) {
+TEST(AttentionTopk, KeepsTheLargestProductsAndOfEqualOnesTheEarlier) {
   const Sizes s{.batch = 1, .heads = 2, .groups = 1, .n_q = 150, .n_k = 200, .d = 2, .dv = 4};
   for (const bool causal : {false, true}) {
     Problem p =
@@ -389,13 +386,14 @@ TEST(AttentionThreshold, KeepsTheLargestProductsAndOfEqualOnesTheEarlier) {
     const std::int64_t topk = 7;
     const AttentionInputs inputs{
         p.inputs.q.data(), p.inputs.k.data(), p.inputs.v.data(), {}, {}, {}, {}};
-    p.spec.threshold = attention_threshold(p.spec, inputs, topk);
+    p.spec.mask.selected = attention_topk(p.spec, inputs, topk);
 
     const Tensor products =
         matmul(p.inputs.q.data(), for_every_head(p.inputs.k, s.heads).data().transpose(-1, -2));
     const std::vector<double> all = products.to_vector<double>();
-    const std::vector<double> seen =
-        materialize_mask(p.spec.mask, s.n_q, s.n_k).expand(products.shape()).to_vector<double>();
+    const std::vector<double> seen = materialize_mask(p.spec.mask, s.n_q, s.n_k, testing::device())
+                                         .expand(products.shape())
+                                         .to_vector<double>();
     std::vector<std::uint8_t> kept(all.size(), 0);
     for (std::size_t row = 0; row < all.size(); row += static_cast<std::size_t>(s.n_k)) {
       std::vector<std::size_t> order;
@@ -408,11 +406,10 @@ TEST(AttentionThreshold, KeepsTheLargestProductsAndOfEqualOnesTheEarlier) {
       for (const std::size_t j : order) kept[j] = 1;
     }
     Problem selected = p;
-    selected.spec.threshold = {};
-    selected.spec.mask = {.mask = Tensor::from(kept, products.shape())};
+    selected.spec.mask = {.mask = placed::from(kept, products.shape())};
     EXPECT_EQ(attention(p.spec, p.inputs).data().to_vector<double>(),
               attention(selected.spec, p.inputs).data().to_vector<double>());
-    const Tensor cotangent = random_normal({1, 2, 150, 4}, 0, 1, {11, 98}, DType::f64);
+    const Tensor cotangent = placed::random_normal({1, 2, 150, 4}, 0, 1, {11, 98}, DType::f64);
     backward(attention(p.spec, p.inputs), cotangent);
     const std::vector<Tensor> grads = take_grads(p.inputs);
     backward(attention(selected.spec, p.inputs), cotangent);
@@ -432,7 +429,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& one) { return one.param.name; });
 
 Variable positive(Shape shape, std::uint64_t stream) {
-  return Variable(random_uniform(std::move(shape), 0.1, 2, {12, stream}, DType::f64), true);
+  return Variable(placed::random_uniform(std::move(shape), 0.1, 2, {12, stream}, DType::f64), true);
 }
 
 // Bytes that a forward and a backward pass hold at once, inputs and gradients included.
@@ -450,11 +447,11 @@ TEST(AttentionMemory, IsLinearInTheSequence) {
   const std::int64_t n = 8192, d = 16;
   const std::size_t smallest_square = static_cast<std::size_t>(n * n);  // of single bytes
   const auto rows = [&](std::uint64_t stream) {
-    return Variable(random_normal({1, 1, n, d}, 0, 0.2, {13, stream}), true);
+    return Variable(placed::random_normal({1, 1, n, d}, 0, 0.2, {13, stream}), true);
   };
   const AttentionVariables in{.q = rows(1), .k = rows(2), .v = rows(3)};
   AttentionVariables conformal = in;
-  conformal.sharpness = Variable(Tensor::full({1, 1, n}, 0.1), true);
+  conformal.sharpness = Variable(placed::full({1, 1, n}, 0.1), true);
   const AttentionMask causal{.causal = true};
   EXPECT_LT(peak_bytes([&] { return attention({.mask = causal}, in); }), smallest_square / 4);
   EXPECT_LT(peak_bytes([&] {
@@ -463,8 +460,8 @@ TEST(AttentionMemory, IsLinearInTheSequence) {
             smallest_square / 4);
   EXPECT_LT(peak_bytes([&] {
               AttentionSpec spec{.mask = causal};
-              spec.threshold = attention_threshold(
-                  spec, {in.q.data(), in.k.data(), in.v.data(), {}, {}, {}, {}}, 8);
+              spec.mask.selected =
+                  attention_topk(spec, {in.q.data(), in.k.data(), in.v.data(), {}, {}, {}, {}}, 8);
               return attention(spec, in);
             }),
             smallest_square / 4);
@@ -490,13 +487,14 @@ TEST(LinearAttention, EqualsTheQuadraticFormOnRaggedShapes) {
       in.k = positive({s.batch, s.groups, s.n_k, s.d}, 2);
       in.v = randn({s.batch, s.groups, s.n_k, s.dv}, 3);
       const Variable products = matmul(in.q, transpose(for_every_head(in.k, s.heads), -1, -2));
-      const Variable w = where(materialize_mask({.causal = causal}, s.n_q, s.n_k), products,
-                               Variable(Tensor::zeros({}, DType::f64)));
+      const Variable w =
+          where(materialize_mask({.causal = causal}, s.n_q, s.n_k, testing::device()), products,
+                Variable(placed::zeros({}, DType::f64)));
       const Variable expected =
           matmul(w, for_every_head(in.v, s.heads)) / affine(sum(w, {-1}, true), 1, 1e-6);
       const Variable fused = linear_attention(in.q, in.k, in.v, causal, 1e-6);
       EXPECT_LT(distance(fused.data(), expected.data()), 1e-12) << what;
-      const Tensor cotangent = random_normal(fused.shape(), 0, 1, {12, 99}, DType::f64);
+      const Tensor cotangent = placed::random_normal(fused.shape(), 0, 1, {12, 99}, DType::f64);
       backward(fused, cotangent);
       const std::vector<Tensor> grads = take_grads(in);
       backward(expected, cotangent);
@@ -509,9 +507,9 @@ TEST(LinearAttention, EqualsTheQuadraticFormOnRaggedShapes) {
 }
 
 TEST(LinearAttention, RefusesFewerKeysThanCausalQueries) {
-  const Variable q(Tensor::ones({1, 1, 3, 2})), k(Tensor::ones({1, 1, 2, 2}));
+  const Variable q(placed::ones({1, 1, 3, 2})), k(placed::ones({1, 1, 2, 2}));
   EXPECT_THROW(linear_attention(q, k, k, true, 0), ShapeError);
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::attention_test

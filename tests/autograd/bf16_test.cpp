@@ -5,14 +5,16 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "tests/autograd/losses.h"
+#include "tests/device.h"
 
-namespace mobius {
+namespace mobius::bf16_test {
 namespace {
 
-constexpr ProductPrecision kBf16 = ProductPrecision::bf16;
+constexpr MatmulPrecision kBf16 = MatmulPrecision::bf16;
 
 Tensor randn(Shape shape, std::uint64_t stream, double std = 1) {
-  return random_normal(std::move(shape), 0, std, {9, stream});
+  return placed::random_normal(std::move(shape), 0, std, {9, stream});
 }
 
 // Rounded to bf16, in f64: products of these have no rounding to speak of.
@@ -101,8 +103,8 @@ TEST(Bf16, WithoutBiasAndForOneOperandAlone) {
 }
 
 TEST(Bf16, RefusesF64) {
-  const Variable x(Tensor::ones({2, 3}, DType::f64)), weight(Tensor::ones({4, 3}, DType::f64));
-  const Tensor labels = Tensor::from(std::vector<std::int64_t>{0, 1}, {2});
+  const Variable x(placed::ones({2, 3}, DType::f64)), weight(placed::ones({4, 3}, DType::f64));
+  const Tensor labels = placed::from(std::vector<std::int64_t>{0, 1}, {2});
   EXPECT_THROW(linear(x, weight, {}, kBf16), Error);
   EXPECT_THROW(linear_activation(x, weight, {}, Activation::silu, kBf16), Error);
   EXPECT_THROW(linear_cross_entropy(x, weight, labels, 0, kBf16), Error);
@@ -114,7 +116,7 @@ TEST(Bf16, RefusesF64) {
 Tensor some_labels(std::int64_t n, std::int64_t vocab) {
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < n; ++i) labels.push_back(i % 4 == 3 ? -100 : i * 7919 % vocab);
-  return Tensor::from(labels, {n});
+  return placed::from(labels, {n});
 }
 
 struct Head {
@@ -132,17 +134,14 @@ TEST(Bf16, HeadEqualsItsComposedForm) {
   const LossResult result = linear_cross_entropy(head.hidden, head.weight, head.labels, 0, kBf16);
   backward(result.loss);
 
-  std::vector<std::int64_t> labels;
-  for (const std::int64_t i : result.positions.to_vector<std::int64_t>())
-    labels.push_back(head.labels.to_vector<std::int64_t>()[static_cast<std::size_t>(i)]);
-  const auto n = static_cast<std::int64_t>(labels.size());
-  const Tensor rows = gather_rows(head.hidden.data(), result.positions);
-  const CrossEntropyResult composed = cross_entropy(
-      linear(rows.to(DType::bf16), head.weight.data().to(DType::bf16)), Tensor::from(labels, {n}));
+  const Labels labels("test", head.labels, 300);
+  const Tensor rows = gather_rows(head.hidden.data(), labels.positions());
+  const CrossEntropyResult composed =
+      cross_entropy(linear(rows.to(DType::bf16), head.weight.data().to(DType::bf16)), labels);
   const Tensor grad_logits = rounded(composed.grad_logits);
-  const double count = static_cast<double>(n);
-  EXPECT_NEAR(result.loss_sum, sum(composed.losses).item(), 1e-9 * result.loss_sum);
-  EXPECT_LT(distance(gather_rows(head.hidden.grad(), result.positions),
+  const double count = static_cast<double>(labels.count());
+  EXPECT_NEAR(result.loss_sum(), sum(composed.losses).item(), 1e-9 * result.loss_sum());
+  EXPECT_LT(distance(gather_rows(head.hidden.grad(), labels.positions()),
                      scale(matmul(grad_logits, rounded(head.weight.data())), 1 / count)),
             kSame);
   EXPECT_LT(distance(head.weight.grad(),
@@ -155,7 +154,7 @@ TEST(Bf16, HeadEqualsItsComposedForm) {
 
 TEST(Bf16, HeadWithoutLabelsHasNoLoss) {
   Head head = some_head(8, 6, 10);
-  head.labels = Tensor::full({8}, ignored_label, DType::i64);
+  head.labels = placed::full({8}, ignored_label, DType::i64);
   const LossResult result = linear_cross_entropy(head.hidden, head.weight, head.labels, 0, kBf16);
   backward(result.loss);
   EXPECT_EQ(result.loss.item(), 0);
@@ -174,7 +173,7 @@ TEST(Bf16, HeadGradientOverManyChunksIsThatOfF64) {
   const Variable weight(head.weight.data().to(DType::f64), true);
   const LossResult exact = linear_cross_entropy(hidden, weight, head.labels);
   backward(exact.loss);
-  EXPECT_NEAR(result.loss_sum / exact.loss_sum, 1, 1e-4);
+  EXPECT_NEAR(result.loss_sum() / exact.loss_sum(), 1, 1e-4);
   // Three roundings of 2^-9 / sqrt(3) each, and independent.
   EXPECT_LT(distance(head.weight.grad(), weight.grad()), 4e-3);
   EXPECT_LT(distance(head.hidden.grad(), hidden.grad()), 4e-3);
@@ -186,4 +185,4 @@ TEST(Bf16, HeadGradientOverManyChunksIsThatOfF64) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::bf16_test

@@ -1,14 +1,16 @@
 // Every differentiable op against central differences in f64. Each case is one line: a name, a
 // function, and its inputs; shapes are ragged and broadcast on purpose.
-#include "autograd/gradcheck.h"
+#include "tests/autograd/gradcheck.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "tests/autograd/losses.h"
+#include "tests/device.h"
 
-namespace mobius {
+namespace mobius::gradcheck_test {
 namespace {
 
 using Inputs = std::vector<Variable>;
@@ -20,22 +22,22 @@ struct Case {
 };
 
 Tensor randn(Shape shape, std::uint64_t stream, double shift = 0) {
-  return random_normal(std::move(shape), shift, 1, {5, stream}, DType::f64);
+  return placed::random_normal(std::move(shape), shift, 1, {5, stream}, DType::f64);
 }
 
 // Values in [low, high], for functions with a bounded domain or a kink elsewhere.
 Tensor uniform(Shape shape, double low, double high, std::uint64_t stream = 1) {
-  return random_uniform(std::move(shape), low, high, {6, stream}, DType::f64);
+  return placed::random_uniform(std::move(shape), low, high, {6, stream}, DType::f64);
 }
 
 Tensor mask_3x5() {
-  return Tensor::from(std::vector<std::uint8_t>{1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1},
+  return placed::from(std::vector<std::uint8_t>{1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1},
                       {3, 5});
 }
 
 Tensor indices(std::vector<std::int64_t> values) {
   const auto n = static_cast<std::int64_t>(values.size());
-  return Tensor::from(values, {n});
+  return placed::from(values, {n});
 }
 
 Case unary_case(const std::string& name, Unary f, Tensor x) {
@@ -262,13 +264,13 @@ std::vector<Case> all_cases() {
   return all;
 }
 
-class Gradcheck : public testing::TestWithParam<Case> {};
+class Gradcheck : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Gradcheck, AgreesWithCentralDifferences) {
   EXPECT_EQ(gradcheck(GetParam().f, GetParam().inputs), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryOp, Gradcheck, testing::ValuesIn(all_cases()),
+INSTANTIATE_TEST_SUITE_P(EveryOp, Gradcheck, ::testing::ValuesIn(all_cases()),
                          [](const auto& one) { return one.param.name; });
 
 TEST(GradcheckItself, FindsAWrongGradient) {
@@ -282,4 +284,4 @@ TEST(GradcheckItself, FindsAWrongGradient) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::gradcheck_test

@@ -2,16 +2,18 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <string>
+#include <vector>
 
 #include "autograd/ops.h"
+#include "tests/device.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::variable_test {
 namespace {
 
 Variable leaf(const std::vector<double>& values) {
-  return Variable(Tensor::from(values, {static_cast<std::int64_t>(values.size())}), true);
+  return Variable(placed::from(values, {static_cast<std::int64_t>(values.size())}), true);
 }
 
 TEST(Backward, AddsUpOverEveryPathAndEveryCall) {
@@ -52,9 +54,9 @@ TEST(Backward, RetainedGraphCanBeWalkedAgain) {
 TEST(Backward, NeedsAScalarOrAGradientToStartFrom) {
   const Variable x = leaf({1, 2});
   EXPECT_NE(error_of([&] { backward(x * x); }).find("[2]"), std::string::npos);
-  EXPECT_NE(error_of([&] { backward(x * x, Tensor::ones({3}, DType::f64)); }).find("[3]"),
+  EXPECT_NE(error_of([&] { backward(x * x, placed::ones({3}, DType::f64)); }).find("[3]"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { backward(Variable(Tensor::ones({1}))); }), "no error");
+  EXPECT_NE(error_of([&] { backward(Variable(placed::ones({1}))); }), "no error");
 }
 
 TEST(Backward, DeepChainsNeitherOverflowTheStackNorLeak) {
@@ -72,7 +74,7 @@ TEST(Backward, DeepChainsNeitherOverflowTheStackNorLeak) {
 
 TEST(Backward, FreesSavedTensorsOnTheWay) {
   const std::size_t before = allocator_for({}).stats().current;
-  const Variable x(Tensor::ones({1000}, DType::f64), true);
+  const Variable x(placed::ones({1000}, DType::f64), true);
   const Variable loss = sum(exp(x * x));
   backward(loss);
   const std::size_t kept = allocator_for({}).stats().current - before;
@@ -116,7 +118,7 @@ TEST(Variable, DetachCutsTheGraphAndSharesData) {
 }
 
 TEST(Variable, OnlyRealTensorsRequireGradients) {
-  EXPECT_THROW(Variable(Tensor::arange(3), true), ShapeError);
+  EXPECT_THROW(Variable(placed::arange(3), true), ShapeError);
   EXPECT_THROW(Variable(Tensor(), true), Error);
 }
 
@@ -138,61 +140,18 @@ TEST(Variable, HooksComeInTheOrderGradientsBecomeReady) {
   EXPECT_EQ(order, "last first ");
 }
 
-TEST(LinearCrossEntropy, EqualsTheComposedLossWithoutFullLogits) {
-  const std::int64_t rows = 700, d = 8, vocab = 9001;  // several chunks
-  const RngKey key{3, 1};
-  const Tensor hidden = random_normal({rows, d}, 0, 1, key, DType::f64);
-  const Tensor weight = random_normal({vocab, d}, 0, 1, {3, 2}, DType::f64);
-  std::vector<std::int64_t> values(static_cast<std::size_t>(rows));
-  Rng rng({4, 4});
-  for (auto& value : values) {
-    value = rng.below(3) == 0 ? ignored_label : static_cast<std::int64_t>(rng.below(vocab));
-  }
-  const Tensor labels = Tensor::from(values, {rows});
-
-  const Variable h1(hidden, true), w1(weight, true), h2(hidden, true), w2(weight, true);
-  const LossResult fused = linear_cross_entropy(h1, w1, labels);
-  const LossResult composed = cross_entropy(linear(h2, w2), labels);
-  EXPECT_NEAR(fused.loss.item(), composed.loss.item(), 1e-12);
-  EXPECT_EQ(fused.predictions.to_vector<std::int64_t>(),
-            composed.predictions.to_vector<std::int64_t>());
-  backward(fused.loss);
-  backward(composed.loss);
-  const auto distance = [](const Tensor& a, const Tensor& b) {
-    return std::sqrt(sum_of_squares(sub(a, b)) / sum_of_squares(b));
-  };
-  EXPECT_LT(distance(h1.grad(), h2.grad()), 1e-12);
-  EXPECT_LT(distance(w1.grad(), w2.grad()), 1e-12);
+TEST(Backward, KnowsTheRootItStartedFrom) {
+  std::vector<bool> is_default;
+  const Variable x(placed::ones({}), true);
+  const Variable y = record("probe", {x}, placed::ones({}), [&](const auto& grads, const auto&) {
+    is_default.push_back(is_default_root(grads[0]));
+    return std::vector<Tensor>{grads[0]};
+  });
+  backward(y, {}, /*retain_graph=*/true);
+  backward(y, placed::ones({}), /*retain_graph=*/true);
+  backward(scale(y, 2), {}, /*retain_graph=*/true);
+  EXPECT_EQ(is_default, (std::vector<bool>{true, false, false}));
+  EXPECT_EQ(x.grad().item(), 4);
 }
-
-TEST(LinearCrossEntropy, NoLabelGivesZeroLossAndZeroGradients) {
-  const Variable h(Tensor::ones({3, 2}), true), w(Tensor::ones({5, 2}), true);
-  const LossResult result =
-      linear_cross_entropy(h, w, Tensor::full({3}, ignored_label, DType::i64));
-  EXPECT_EQ(result.loss.item(), 0);
-  EXPECT_EQ(result.n_labels(), 0);
-  backward(result.loss);
-  EXPECT_EQ(h.grad().to_vector<double>(), std::vector<double>(6, 0));
-  EXPECT_EQ(w.grad().to_vector<double>(), std::vector<double>(10, 0));
-}
-
-TEST(LinearCrossEntropy, RefusesLabelsOutsideTheVocabulary) {
-  const Variable h(Tensor::ones({2, 2})), w(Tensor::ones({5, 2}));
-  const Tensor labels = Tensor::from(std::vector<std::int64_t>{ignored_label, 5}, {2});
-  EXPECT_EQ(error_of([&] { linear_cross_entropy(h, w, labels); }),
-            "linear_cross_entropy: label 5 at position 1 is outside [0, 5)");
-}
-
-TEST(LinearCrossEntropy, MicroBatchesWithACommonNormalizerAddUp) {
-  // Two parts with (sum, count) = (2, 1) and (90, 9) make 9.2, not the mean of 2 and 10.
-  const auto part = [](double loss_each, std::int64_t n) {
-    // Two classes; the wrong one leads by x, so the loss is log(1 + e^x).
-    const double x = std::log(std::expm1(loss_each));
-    const Tensor logits = Tensor::from(std::vector<double>{0, x}, {1, 2}).expand({n, 2}).clone();
-    return cross_entropy(Variable(logits), Tensor::zeros({n}, DType::i64), 10).loss.item();
-  };
-  EXPECT_NEAR(part(2, 1) + part(10, 9), 9.2, 1e-12);
-}
-
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::variable_test

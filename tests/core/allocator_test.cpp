@@ -15,7 +15,7 @@
 #include "core/tensor.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::allocator_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -195,4 +195,4 @@ TEST(Backends, ThoseOfThisBuild) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::allocator_test

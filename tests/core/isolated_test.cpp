@@ -12,7 +12,7 @@
 
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::isolated_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -71,7 +71,7 @@ TEST(Isolated, EndsWhatGoesBeyondItsLimits) {
 
 // Buffers are copies in the child, and its own streams lead nowhere.
 TEST(Isolated, KeepsItsOutputToItself) {
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   std::printf("once, ");
   EXPECT_TRUE(run_isolated([] {
                 std::printf("never, ");
@@ -79,7 +79,7 @@ TEST(Isolated, KeepsItsOutputToItself) {
                 return std::string();
               }).answer);
   std::printf("twice");
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "once, twice");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "once, twice");
 }
 
 // What the caller has is not changed, as a child that shared its memory would.
@@ -93,4 +93,4 @@ TEST(Isolated, SharesNoMemory) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::isolated_test

@@ -13,9 +13,9 @@
 
 #include "core/error.h"
 #include "core/thread_limit.h"
-#include "tests/core/kernel_testing.h"
+#include "tests/core/ops/kernel_testing.h"
 
-namespace mobius {
+namespace mobius::parallel_test {
 namespace {
 
 using Chunk = std::pair<std::int64_t, std::int64_t>;
@@ -100,4 +100,4 @@ TEST(Parallel, NestedCallsRunOnTheCallingThread) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::parallel_test

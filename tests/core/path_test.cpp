@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-namespace mobius {
+namespace mobius::path_test {
 namespace {
 
 TEST(ExpandHome, PutsTheHomeFolderInPlaceOfATilde) {
@@ -26,4 +26,4 @@ TEST(ExpandHome, PutsTheHomeFolderInPlaceOfATilde) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::path_test

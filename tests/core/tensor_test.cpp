@@ -5,13 +5,14 @@
 #include <cmath>
 
 #include "core/backend.h"
+#include "tests/device.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::tensor_test {
 namespace {
 
 Tensor counting(Shape shape) {
-  return Tensor::arange(numel(shape), DType::f64).reshape(std::move(shape));
+  return placed::arange(numel(shape), DType::f64).reshape(std::move(shape));
 }
 
 using Values = std::vector<double>;
@@ -19,12 +20,12 @@ using Values = std::vector<double>;
 TEST(Tensor, MakersFillEveryType) {
   for (const DType dtype :
        {DType::f32, DType::f64, DType::bf16, DType::i32, DType::i64, DType::u8}) {
-    EXPECT_EQ(Tensor::full({2, 2}, 3, dtype).to_vector<double>(), Values(4, 3)) << name_of(dtype);
-    EXPECT_EQ(Tensor::zeros({3}, dtype).to_vector<double>(), Values(3, 0)) << name_of(dtype);
+    EXPECT_EQ(placed::full({2, 2}, 3, dtype).to_vector<double>(), Values(4, 3)) << name_of(dtype);
+    EXPECT_EQ(placed::zeros({3}, dtype).to_vector<double>(), Values(3, 0)) << name_of(dtype);
     EXPECT_EQ(dtype_from_name(name_of(dtype)), dtype);
   }
-  EXPECT_EQ(Tensor::arange(3).to_vector<double>(), (Values{0, 1, 2}));
-  EXPECT_EQ(Tensor::from(std::vector<float>{1, 2}, {2, 1}).shape(), (Shape{2, 1}));
+  EXPECT_EQ(placed::arange(3).to_vector<double>(), (Values{0, 1, 2}));
+  EXPECT_EQ(placed::from(std::vector<float>{1, 2}, {2, 1}).shape(), (Shape{2, 1}));
 }
 
 TEST(Tensor, ViewsShareStorageAndReadTheRightElements) {
@@ -59,7 +60,7 @@ TEST(Tensor, ReshapeIsAViewWhereStridesAllow) {
 TEST(Tensor, ContiguityIgnoresDimensionsOfSizeOne) {
   EXPECT_TRUE(counting({1, 5}).transpose(0, 1).is_contiguous());
   EXPECT_FALSE(counting({2, 5}).transpose(0, 1).is_contiguous());
-  EXPECT_TRUE(Tensor::empty({0, 5}).transpose(0, 1).is_contiguous());
+  EXPECT_TRUE(placed::empty({0, 5}).transpose(0, 1).is_contiguous());
 }
 
 TEST(Tensor, ErrorsNameTheOpAndTheShapes) {
@@ -77,26 +78,26 @@ TEST(Tensor, ErrorsNameTheOpAndTheShapes) {
   EXPECT_EQ(error_of([&] { (void)x.item(); }), "item: shape [2, 3] is not a single element");
   EXPECT_EQ(error_of([&] { (void)x.data<float>(); }), "tensor: elements are f64, not f32");
   EXPECT_EQ(error_of([&] { (void)Tensor().raw(); }), "tensor: an undefined tensor has no data");
-  EXPECT_THROW(Tensor::empty({-1}), ShapeError);
-  EXPECT_THROW(Tensor::empty({std::int64_t{1} << 40, std::int64_t{1} << 40}), ShapeError);
-  EXPECT_THROW(Tensor::from(std::vector<float>{1, 2}, {3}), ShapeError);
+  EXPECT_THROW(placed::empty({-1}), ShapeError);
+  EXPECT_THROW(placed::empty({std::int64_t{1} << 40, std::int64_t{1} << 40}), ShapeError);
+  EXPECT_THROW(placed::from(std::vector<float>{1, 2}, {3}), ShapeError);
 }
 
 TEST(Tensor, InPlaceChangesBumpTheVersionOfEveryView) {
   Tensor x = counting({2, 2});
   Tensor row = x.slice(0, 1, 2);
   const auto before = x.version();
-  row.add_(Tensor::ones({1, 2}, DType::f64));
+  row.add_(placed::ones({1, 2}, DType::f64));
   row.scale_(2);
   EXPECT_EQ(x.to_vector<double>(), (Values{0, 1, 6, 8}));
-  x.copy_from(Tensor::full({2}, 7, DType::f64));
+  x.copy_from(placed::full({2}, 7, DType::f64));
   EXPECT_EQ(row.to_vector<double>(), (Values{7, 7}));
   row.fill(1);
   EXPECT_EQ(x.version(), before + 4);
 }
 
 TEST(Tensor, ConvertsBetweenTypes) {
-  const Tensor x = Tensor::from(std::vector<double>{-1.5, 0, 3.75}, {3});
+  const Tensor x = placed::from(std::vector<double>{-1.5, 0, 3.75}, {3});
   EXPECT_EQ(x.to(DType::f32).to_vector<double>(), (Values{-1.5, 0, 3.75}));
   EXPECT_EQ(x.to(DType::bf16).to_vector<double>(), (Values{-1.5, 0, 3.75}));
   EXPECT_EQ(x.to(DType::i32).to_vector<double>(), (Values{-1, 0, 3}));
@@ -122,4 +123,4 @@ TEST(Device, NamesRoundTripAndAbsentBackendsSaySo) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::tensor_test

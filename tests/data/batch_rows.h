@@ -26,7 +26,7 @@ inline std::vector<Sequence> rows_of(const Batch& batch) {
   return rows;
 }
 
-/// Share of the counted positions where predict(sequence, position) says the label.
+/// Returns the share of the scored positions for which predict(sequence, position) is the label.
 template <typename Predict>
 double accuracy(const Batch& batch, Predict predict) {
   const std::vector<Sequence> rows = rows_of(batch);

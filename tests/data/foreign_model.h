@@ -1,4 +1,4 @@
-// A SentencePiece model that others made, for tests.
+// A SentencePiece model with other settings than those of Mobius, for tests.
 #pragma once
 
 #include <sentencepiece_trainer.h>
@@ -12,9 +12,10 @@
 
 namespace mobius {
 
-/// Writes NAME.model into the folder, of pieces that the library learns from the text with its own
-/// settings, but for `changed`: without tokens for bytes it knows the characters of the text alone,
-/// and no line ends; it normalises, removes spaces and puts one before a text. Its path.
+/// Writes NAME.model to the folder and returns its path. The library learns the pieces from the
+/// text with its default settings, except for `changed`: the model has no tokens for bytes and
+/// knows only the characters of the text, without line ends; it normalises, removes spaces and adds
+/// one before a text.
 inline std::string write_foreign_model(const std::filesystem::path& folder, const std::string& name,
                                        const std::string& text,
                                        std::unordered_map<std::string, std::string> changed = {}) {

@@ -15,27 +15,27 @@
 #include "tests/data/token_files.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::lm_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 using Tokens16 = std::vector<std::uint16_t>;
 
-// first, first + 1, ...: each token says where it stands.
+// Returns first, first + 1, ...: each token identifies its position.
 Tokens16 counting(int first, int count) {
   Tokens16 tokens(static_cast<std::size_t>(count));
   std::iota(tokens.begin(), tokens.end(), static_cast<std::uint16_t>(first));
   return tokens;
 }
 
-class Lm : public testing::Test {
+class Lm : public ::testing::Test {
  protected:
   std::string file(const std::string& name, const std::string& content) const {
     write_text(folder_ / name, content);
@@ -68,7 +68,7 @@ class Lm : public testing::Test {
   TemporaryFolder folder_;
 };
 
-// Labels shifted twice, or not at all, would be predicted by another step than + 1.
+// If labels were shifted twice or not at all, another step than + 1 would predict them.
 TEST_F(Lm, OnlyTheRightShiftIsAccurate) {
   token_file("train.bin", counting(0, 5000));
   const auto task = on_tokens("train.bin", 32).build(1);
@@ -84,7 +84,8 @@ TEST_F(Lm, OnlyTheRightShiftIsAccurate) {
   }
 }
 
-// The parts of N ranks of every step of an epoch, and of the next, as Task::sequences says.
+// Returns the labels of all ranks and steps of two epochs; the ranks divide batches as Task
+// describes.
 std::multiset<std::int32_t> labels_seen(const Task& task, std::uint64_t windows,
                                         std::uint64_t first_step, std::uint64_t ranks) {
   std::multiset<std::int32_t> labels;
@@ -100,7 +101,7 @@ std::multiset<std::int32_t> labels_seen(const Task& task, std::uint64_t windows,
 }
 
 TEST_F(Lm, AnEpochHoldsEachPositionOnceOverAnyNumberOfRanks) {
-  // 8 and 12 windows of 10, with 3 and 7 tokens left over; validation elsewhere.
+  // 8 and 12 windows of 10, with 3 and 7 left-over tokens; validation uses another file.
   token_file("a_1.bin", counting(1000, 84));
   token_file("a_2.bin", counting(5000, 128));
   token_file("val.bin", counting(0, 50));
@@ -113,7 +114,7 @@ TEST_F(Lm, AnEpochHoldsEachPositionOnceOverAnyNumberOfRanks) {
       const std::multiset<std::int32_t> seen = labels_seen(*task, 20, 5 * epoch, 1);
       const std::set<std::int32_t> distinct(seen.begin(), seen.end());
       EXPECT_EQ(seen.size(), 200u);
-      EXPECT_EQ(distinct.size(), 200u) << "a position came twice";
+      EXPECT_EQ(distinct.size(), 200u) << "a position occurred twice";
       EXPECT_EQ(std::count_if(seen.begin(), seen.end(), [](int token) { return token < 1084; }),
                 80);
       for (const std::uint64_t ranks : {2, 4})
@@ -130,7 +131,7 @@ TEST_F(Lm, SequentialSamplingReadsInOrder) {
   const auto task = options.build(1);
   std::vector<std::int32_t> first;
   for (const Sequence& row : train_rows(*task, 0, 5)) first.push_back(row.inputs.front());
-  EXPECT_THAT(first, ElementsAre(100, 110, 100, 110, 100)) << "30 tokens: 2 windows an epoch";
+  EXPECT_THAT(first, ElementsAre(100, 110, 100, 110, 100)) << "30 tokens: 2 windows per epoch";
 }
 
 TEST_F(Lm, RandomSamplingDiffersBetweenEpochsAndSeeds) {
@@ -142,13 +143,14 @@ TEST_F(Lm, RandomSamplingDiffersBetweenEpochsAndSeeds) {
   EXPECT_NE(train_rows(*task, 0, windows), train_rows(*task, windows, windows));
   EXPECT_NE(train_rows(*task, 0, windows), train_rows(*options.build(2), 0, windows));
   EXPECT_EQ(train_rows(*task, 100, 60)[30], train_rows(*task, 130, 1)[0]);
-  std::set<std::int32_t> phases;  // where windows begin differs from epoch to epoch
+  std::set<std::int32_t> phases;  // the offset of the windows differs between epochs
   for (std::uint64_t epoch = 0; epoch < 20; ++epoch)
     phases.insert(train_rows(*task, epoch * windows, 1)[0].inputs[0] % 7);
   EXPECT_GT(phases.size(), 1u);
 }
 
-// If this fails, the order of the data changed: results are no longer comparable with earlier ones.
+// If this fails, the order of the data has changed, and results are not comparable with earlier
+// ones.
 TEST_F(Lm, KnownSequence) {
   token_file("t.bin", counting(0, 1000));
   const auto rows = train_rows(*on_tokens("t.bin", 4).build(123), 300, 1);
@@ -165,7 +167,7 @@ TEST_F(Lm, TestSequencesAreTheSameInEveryRun) {
   options.sampling = LmSampling::sequential;
   EXPECT_EQ(test_rows(*options.build(2)), all);
 
-  options.n_test = 4;  // at even distances
+  options.n_test = 4;  // evenly spaced
   const std::vector<Sequence> some = test_rows(*options.build(3));
   EXPECT_EQ(some, (std::vector<Sequence>{all[0], all[2], all[5], all[7]}));
   options.n_test = 11;
@@ -242,7 +244,7 @@ TEST_F(Lm, ATokenBeyondTheVocabularyIsNamedWithItsPlace) {
   LmOptions options = on_tokens("t.bin", 8);
   options.vocab = 500;
   const auto task = options.build(1);
-  tokens[40] = 999;  // after it was opened
+  tokens[40] = 999;  // after the file was opened
   token_file("t.bin", tokens);
   EXPECT_EQ(error_of([&] { task->batch(Split::train, 0, 11); }),
             (folder_ / "t.bin").string() +
@@ -268,7 +270,7 @@ TEST_F(Lm, CharactersAreWholeAndCountTheirBytes) {
   const LmOptions options = on_text(file("t.txt", text + "x"), LmTokenizer::character, 2);
   const auto task = options.build(1);
   EXPECT_EQ(task->vocab_size(), 2);
-  EXPECT_EQ(task->bytes_per_token(), 16.0 / 6) << "the last tenth, from a character's begin on";
+  EXPECT_EQ(task->bytes_per_token(), 16.0 / 6) << "the last tenth, from a character boundary on";
   EXPECT_EQ(task->tokenizer()->model(), (TokenizerModel{"char", "x€"}));
 }
 
@@ -320,7 +322,7 @@ TEST_F(Lm, TheFingerprintTellsDataApart) {
   EXPECT_THAT(error_of([&] { fingerprint(tokens); }), HasSubstr("token 60000 at index 20"));
 }
 
-// Of 9 million for training every other block of 4096.
+// The 9 million training tokens are sampled: every other block of 4096.
 TEST_F(Lm, TheFingerprintOfManyTokensIsOfSome) {
   Tokens16 tokens(10'000'000, 7);
   const auto fingerprint = [&] {
@@ -333,7 +335,7 @@ TEST_F(Lm, TheFingerprintOfManyTokensIsOfSome) {
   tokens[0] = 7;
   tokens[5000] = 8;
   EXPECT_EQ(fingerprint(), before);
-  tokens[5000] = 60001;  // but each is compared to the vocabulary size
+  tokens[5000] = 60001;  // but every token is compared with the vocabulary size
   EXPECT_THAT(error_of([&] { fingerprint(); }),
               HasSubstr("t.bin: token 60001 at index 5000 (byte 10000) is not below"));
   tokens[5000] = 7;
@@ -358,8 +360,9 @@ TEST_F(Lm, PiecesAreLearnedFromTheTrainingTextOrReadFromAFile) {
     ready.tokenizer_model = path;
     return error_of([&] { ready.build(1); });
   };
-  EXPECT_THAT(fault(file("m.model", "nonsense")), AllOf(StartsWith("task.tokenizer_model: "),
-                                                        HasSubstr("m.model: this is no Sentence")));
+  EXPECT_THAT(
+      fault(file("m.model", "nonsense")),
+      AllOf(StartsWith("task.tokenizer_model: "), HasSubstr("m.model: this is not a Sentence")));
   EXPECT_THAT(fault(folder_ / "absent.model"),
               AllOf(StartsWith("task.tokenizer_model: "), EndsWith("no such file")));
   EXPECT_THAT(fault(folder_.path()), EndsWith(": is not a file"));
@@ -368,13 +371,13 @@ TEST_F(Lm, PiecesAreLearnedFromTheTrainingTextOrReadFromAFile) {
               StartsWith("task.vocab: expected at least "));
   options.vocab = 50000;
   EXPECT_THAT(error_of<ConfigError>([&] { options.build(1); }),
-              StartsWith("task.vocab: the text has no more than "));
+              StartsWith("task.vocab: the text has at most "));
   options.text = file("t.txt", std::string(500, '\t'));
   EXPECT_THAT(error_of([&] { options.build(1); }),
               StartsWith("task.text: the text has nothing to"));
 }
 
-// ---- what a tokeniser does not keep
+// ---- text that a tokeniser does not preserve
 
 TEST_F(Lm, UnknownTokensAreCountedAndTakeTheBitsPerByte) {
   LmOptions options = on_text(file("t.txt", some_text(200)), LmTokenizer::sentencepiece, 8);
@@ -385,25 +388,24 @@ TEST_F(Lm, UnknownTokensAreCountedAndTakeTheBitsPerByte) {
   EXPECT_FALSE(task->bytes_per_token().has_value());
   EXPECT_THAT(
       task->warnings(),
-      ElementsAre(AllOf(StartsWith("training text: the tokenizer does not keep it as it is"),
-                        testing::Not(HasSubstr("bits"))),
-                  testing::MatchesRegex("validation text: 3 of [0-9]+ tokens \\([0-9]+%\\) "
-                                        "are unknown to the tokenizer; bits per byte .*")));
+      ElementsAre(AllOf(StartsWith("training text: the tokenizer does not preserve it"),
+                        ::testing::Not(HasSubstr("bits"))),
+                  ::testing::MatchesRegex("validation text: 3 of [0-9]+ tokens \\([0-9]+%\\) "
+                                          "are unknown to the tokenizer; bits per byte .*")));
   EXPECT_THAT(task->summary(), EndsWith(" validation tokens, 3 of them unknown to the tokenizer"));
 }
 
-// Normalised: every token is known, and yet the text is another.
+// The model normalises: every token is known, but the text changes.
 TEST_F(Lm, AChangedTextTakesTheBitsPerByte) {
   LmOptions options = on_text(file("t.txt", "ku tilon on re ku"), LmTokenizer::sentencepiece, 2);
   options.validation = file("v.txt", "ku ｔｉlon on re");  // of full width
   options.tokenizer_model = write_foreign_model(folder_.path(), "m", some_text(300));
   const auto task = options.build(1);
   EXPECT_FALSE(task->bytes_per_token().has_value());
-  EXPECT_THAT(
-      task->warnings(),
-      ElementsAre(HasSubstr("validation text: the tokenizer does not keep it as it is: byte 3 "
-                            "is the first that changes; bits per byte")));
-  // What is lost of the training text alone says nothing of the score.
+  EXPECT_THAT(task->warnings(),
+              ElementsAre(HasSubstr("validation text: the tokenizer does not preserve it: "
+                                    "the first changed byte is byte 3; bits per byte")));
+  // A change of the training text alone does not affect the score.
   std::swap(options.text, options.validation);
   const auto swapped = options.build(1);
   EXPECT_TRUE(swapped->bytes_per_token().has_value());
@@ -425,7 +427,7 @@ TEST_F(Lm, WhatIsKeptIsNotWarnedOf) {
   }
 }
 
-// ---- what is learned from is not tested on
+// ---- training and test data are disjoint
 
 TEST_F(Lm, OneFileByTwoNamesIsRefused) {
   const std::string text = file("a.txt", some_text(50));
@@ -465,7 +467,7 @@ TEST_F(Lm, ACopyOfTheTrainingDataIsWarnedOf) {
               ElementsAre("the validation data are a copy of the training data"));
 }
 
-// ---- files that are not what they seem
+// ---- files of other formats
 
 TEST_F(Lm, FilesOfOtherFormats) {
   const std::string zipped = "\x1f\x8b\x08\x01\xff\xff zipped, or so it says";
@@ -476,7 +478,7 @@ TEST_F(Lm, FilesOfOtherFormats) {
                "file"));
   options.tokenizer = LmTokenizer::byte;
   EXPECT_THAT(options.build(1)->warnings(),
-              ElementsAre(EndsWith("t.txt: is a gzip file, whose bytes are taken as they are")));
+              ElementsAre(EndsWith("t.txt: is a gzip file, and its bytes are read as text")));
 }
 
 TEST_F(Lm, ATextInFilesThatEndWithinACharacter) {
@@ -504,7 +506,7 @@ TEST_F(Lm, NamesFilesThatCannotBeRead) {
   EXPECT_THAT(error_of([&] { on_text(folder_ / "no.txt", LmTokenizer::byte, 8).build(1); }),
               EndsWith("no.txt: no such file"));
   EXPECT_THAT(error_of([&] { on_text(file("e", ""), LmTokenizer::byte, 8).build(1); }),
-              EndsWith("e: there is no text in it"));
+              EndsWith("e: the text is empty"));
   EXPECT_THAT(error_of([&] { on_text(folder_.path(), LmTokenizer::byte, 8).build(1); }),
               EndsWith(folder_.path().string() + ": is not a file"));
   EXPECT_THAT(error_of([&] { on_tokens("no_*.bin", 8).build(1); }),
@@ -518,24 +520,24 @@ TEST_F(Lm, SettingsThatDoNotFitTogether) {
     change(options);
     return error_of<ConfigError>([&] { options.check(1); });
   };
-  EXPECT_EQ(fault([](LmOptions&) {}), "no error") << "the file is not looked at";
+  EXPECT_EQ(fault([](LmOptions&) {}), "no error") << "check() must not read the file";
   EXPECT_THAT(fault([](LmOptions& o) { o.text = ""; }), HasSubstr("text: expected either"));
   EXPECT_THAT(fault([](LmOptions& o) { o.tokens = "t.bin"; }), HasSubstr("got both"));
   EXPECT_THAT(fault([](LmOptions& o) { o.vocab = 5; }), HasSubstr("vocab: has no effect"));
   EXPECT_THAT(fault([](LmOptions& o) { o.tokenizer = LmTokenizer::sentencepiece; }),
-              HasSubstr("vocab: say how many pieces"));
+              HasSubstr("vocab: set the number of pieces"));
   EXPECT_THAT(fault([](LmOptions& o) { o.tokenizer_model = "x"; }),
               HasSubstr("tokenizer_model: has no effect unless tokenizer: sentencepiece"));
   EXPECT_THAT(fault([](LmOptions& o) { o.bytes_per_token = 4; }),
               HasSubstr("bytes_per_token: has"));
   EXPECT_THAT(fault([](LmOptions& o) { o.token_format = TokenFormat::raw; }),
-              HasSubstr("token_format: has no effect on text"));
+              HasSubstr("token_format: has no effect unless tokens: FILES"));
   EXPECT_THAT(fault([](LmOptions& o) { o.pieces = SentencePieceKind::bpe; }), HasSubstr("pieces"));
   EXPECT_THAT(fault([](LmOptions& o) {
                 o.validation = "v.txt";
                 o.validation_fraction = 0.5;
               }),
-              HasSubstr("validation_fraction: has no effect beside a validation text"));
+              HasSubstr("validation_fraction: has no effect unless validation: ''"));
   const auto of_tokens = [&](auto&& change) {
     return fault([&](LmOptions& o) {
       o.text = "";
@@ -547,8 +549,8 @@ TEST_F(Lm, SettingsThatDoNotFitTogether) {
   EXPECT_EQ(of_tokens([](LmOptions&) {}), "no error");
   EXPECT_THAT(of_tokens([](LmOptions& o) { o.vocab = 0; }), HasSubstr("vocab: token files do not"));
   EXPECT_THAT(of_tokens([](LmOptions& o) { o.tokenizer = LmTokenizer::character; }),
-              HasSubstr("tokenizer: has no effect on files of tokens"));
+              HasSubstr("tokenizer: has no effect unless text: FILES"));
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::lm_test

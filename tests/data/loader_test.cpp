@@ -10,12 +10,12 @@
 #include "data/mqar.h"
 #include "tests/data/batch_rows.h"
 
-namespace mobius {
+namespace mobius::loader_test {
 namespace {
 
 using namespace std::chrono_literals;
 
-// A batch that carries nothing but its step.
+// Makes a batch that holds only its step.
 Batch numbered(std::uint64_t step) {
   Batch batch;
   batch.group = static_cast<int>(step);
@@ -35,7 +35,7 @@ TEST(Prefetcher, KeepsTheOrderFromAnyStep) {
   EXPECT_THROW(batches.next(), Error);
 }
 
-// The loader's thread computes as all do.
+// The loader's thread flushes subnormal numbers like all others.
 TEST(Prefetcher, BatchesAreMadeWithoutSubnormalNumbers) {
   Prefetcher batches(
       [](std::uint64_t) {
@@ -74,7 +74,7 @@ TEST(Prefetcher, WorksAheadButHoldsNoMoreThanItsDepth) {
         return numbered(step);
       },
       0, 1000, 3);
-  ASSERT_TRUE(eventually([&] { return made == 4; }));  // three wait, the fourth has no place
+  ASSERT_TRUE(eventually([&] { return made == 4; }));  // three wait, the fourth has no room
   std::this_thread::sleep_for(20ms);
   EXPECT_EQ(made, 4);
   batches.next();
@@ -130,4 +130,4 @@ TEST(Prefetcher, StopsAtOnceWhetherUsedOrNot) {
 TEST(Prefetcher, RefusesNoDepth) { EXPECT_THROW(Prefetcher(numbered, 0, 1, 0), Error); }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::loader_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace mobius {
+namespace mobius::mixture_test {
 namespace {
 
 TEST(MixtureSchedule, EveryStretchHoldsTheWeights) {
@@ -34,4 +34,4 @@ TEST(MixtureSchedule, OneComponentIsAlwaysChosen) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::mixture_test

@@ -15,7 +15,7 @@
 #include "tests/data/batch_rows.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::mqar_test {
 namespace {
 
 MqarOptions options_of(std::int64_t seq_len, std::int64_t n_pairs,
@@ -32,7 +32,7 @@ std::vector<Sequence> train_rows(const MqarOptions& options, std::int64_t count,
   return rows_of(options.build(seed)->sequences(Split::train, 0, 0, count));
 }
 
-// Keys of a sequence in the order of their pairs.
+// Returns the keys of a sequence in the order of their pairs.
 std::vector<std::int32_t> keys_of(const Sequence& row, std::int64_t n_pairs) {
   std::vector<std::int32_t> keys;
   for (std::int64_t p = 0; p < n_pairs; ++p) keys.push_back(row.inputs[2 * p]);
@@ -47,7 +47,7 @@ bool is_filler(const Sequence& row, std::int64_t n_pairs, std::size_t t) {
   return t >= static_cast<std::size_t>(2 * n_pairs) && row.labels[t] == ignored_label;
 }
 
-// ---- every sequence keeps the rules, for every filler and several sizes
+// ---- every sequence obeys the rules, for every filler and several sizes
 
 struct Rules {
   std::int32_t vocab;
@@ -61,7 +61,7 @@ void PrintTo(const Rules& rules, std::ostream* out) {
        << " filler " << fillers[static_cast<int>(rules.filler)];
 }
 
-class MqarRules : public testing::TestWithParam<Rules> {
+class MqarRules : public ::testing::TestWithParam<Rules> {
  protected:
   std::vector<Sequence> rows() const {
     MqarOptions options = options_of(GetParam().seq_len, GetParam().n_pairs, GetParam().filler);
@@ -133,15 +133,15 @@ TEST_P(MqarRules, FillsTheRestByItsRule) {
 
 INSTANTIATE_TEST_SUITE_P(
     Sizes, MqarRules,
-    testing::Values(Rules{8192, 64, 8, MqarFiller::zero}, Rules{8192, 64, 8, MqarFiller::random},
-                    Rules{8192, 64, 8, MqarFiller::random_unused},
-                    Rules{257, 256, 64, MqarFiller::random_unused},  // every gap taken, odd vocab
-                    Rules{67, 66, 16, MqarFiller::random}, Rules{5, 4, 1, MqarFiller::zero},
-                    Rules{512, 510, 1, MqarFiller::random_unused}));
+    ::testing::Values(Rules{8192, 64, 8, MqarFiller::zero}, Rules{8192, 64, 8, MqarFiller::random},
+                      Rules{8192, 64, 8, MqarFiller::random_unused},
+                      Rules{257, 256, 64, MqarFiller::random_unused},  // every gap taken, odd vocab
+                      Rules{67, 66, 16, MqarFiller::random}, Rules{5, 4, 1, MqarFiller::zero},
+                      Rules{512, 510, 1, MqarFiller::random_unused}));
 
 // ---- distributions
 
-// Share of sequences in which some filler equals a key.
+// Returns the share of sequences in which some filler equals a key.
 double share_with_a_key_as_filler(std::int64_t seq_len, std::int64_t n_pairs, MqarFiller filler) {
   const std::vector<Sequence> rows = train_rows(options_of(seq_len, n_pairs, filler), 4000);
   double hits = 0;
@@ -155,7 +155,8 @@ double share_with_a_key_as_filler(std::int64_t seq_len, std::int64_t n_pairs, Mq
   return hits / static_cast<double>(rows.size());
 }
 
-// 1 - (1 - P/V)^(n - 3P), here 3.83 %, 14.5 % and 91.8 %; bounds at five standard deviations.
+// The probability is 1 - (1 - P/V)^(n - 3P), here 3.83 %, 14.5 % and 91.8 %; the bounds are five
+// standard deviations.
 TEST(Mqar, RandomFillerEqualsAKeyAsOftenAsThePublishedDataDoes) {
   EXPECT_NEAR(share_with_a_key_as_filler(64, 8, MqarFiller::random), 0.0383, 0.0152);
   EXPECT_NEAR(share_with_a_key_as_filler(128, 16, MqarFiller::random), 0.145, 0.0278);
@@ -166,7 +167,7 @@ TEST(Mqar, UnusedFillerNeverEqualsAKey) {
   EXPECT_EQ(share_with_a_key_as_filler(512, 64, MqarFiller::random_unused), 0);
 }
 
-// The first key's gap is the first draw: its probabilities are the weights themselves.
+// The gap of the first key is drawn first, so its probabilities are proportional to the weights.
 TEST(Mqar, FirstGapFollowsThePowerLaw) {
   for (const double power_a : {0.01, 1.0}) {
     MqarOptions options = options_of(64, 8, MqarFiller::zero);
@@ -243,7 +244,7 @@ TEST(Mqar, ManyThreadsMayAskAtOnce) {
     EXPECT_EQ(made[i], rows_of(task->batch(Split::train, i, 200)));
 }
 
-// With 4 of 4095 keys the chance that any two of 12000 sequences agree by accident is 1e-18.
+// With 4 of 4095 keys, the probability that any two of 12000 sequences agree by chance is 1e-18.
 TEST(Mqar, NoSequenceComesTwiceInTrainAndTestTogether) {
   MqarOptions options = options_of(16, 4, MqarFiller::zero);
   options.n_test = 2000;
@@ -271,7 +272,7 @@ TEST(Mqar, FillerRuleLeavesPairsAndQueriesAlone) {
   }
 }
 
-// ---- labels are aligned with inputs: only a model that answers at the query itself is right
+// ---- labels are aligned with inputs: the answer must be given at the query itself
 
 TEST(Mqar, AccuracyNeedsTheAnswerAtTheQuery) {
   const Batch batch = options_of(64, 8, MqarFiller::zero).build(1)->batch(Split::test, 0, 50);
@@ -345,15 +346,15 @@ TEST(MqarMixture, GroupsAreNamedByWhatTellsThemApart) {
       (std::vector<std::string>{"n_pairs=4", "seq_len=64,n_pairs=8", "seq_len=128,n_pairs=8"}));
 }
 
-// ---- the data of a seed never changes unseen
+// ---- the data of a seed never change unnoticed
 
-// If this fails, the data changed: results are no longer comparable with earlier versions.
+// If this fails, the data have changed, and results are not comparable with earlier versions.
 TEST(Mqar, KnownSequence) {
   MqarOptions options = options_of(16, 2);
   options.vocab = 64;
   const std::vector<Sequence> rows = rows_of(options.build(123)->sequences(Split::test, 0, 7, 1));
   EXPECT_THAT(rows[0].inputs,
-              testing::ElementsAre(5, 57, 15, 34, 57, 54, 60, 32, 1, 11, 15, 0, 22, 62, 5, 22));
+              ::testing::ElementsAre(5, 57, 15, 34, 57, 54, 60, 32, 1, 11, 15, 0, 22, 62, 5, 22));
   std::vector<std::int32_t> labels(16, ignored_label);
   labels[10] = 34;
   labels[14] = 57;
@@ -375,7 +376,7 @@ TEST(Mqar, ABatchTakesMilliseconds) {
 
 // ---- settings that do not fit
 
-// The message of the ConfigError that building must throw.
+// Returns the message of the ConfigError that build() must throw.
 template <typename Change>
 std::string refusal(Change change) {
   MqarOptions options;
@@ -400,9 +401,9 @@ TEST(MqarOptions, RefusesWhatDoesNotFit) {
             }),
             "mqar: mixture: vocab = 8192 is not above seq_len = 8192");
   EXPECT_EQ(refusal([](MqarOptions& o) { o.n_pairs = 0; }), "mqar: n_pairs: must be >= 1, got 0");
-  EXPECT_THAT(refusal([](MqarOptions& o) { o.power_a = 0; }), testing::HasSubstr("power_a"));
-  EXPECT_THAT(refusal([&](MqarOptions& o) { o.power_a = nan; }), testing::HasSubstr("power_a"));
-  EXPECT_THAT(refusal([](MqarOptions& o) { o.n_test = 0; }), testing::HasSubstr("n_test"));
+  EXPECT_THAT(refusal([](MqarOptions& o) { o.power_a = 0; }), ::testing::HasSubstr("power_a"));
+  EXPECT_THAT(refusal([&](MqarOptions& o) { o.power_a = nan; }), ::testing::HasSubstr("power_a"));
+  EXPECT_THAT(refusal([](MqarOptions& o) { o.n_test = 0; }), ::testing::HasSubstr("n_test"));
   EXPECT_EQ(refusal([](MqarOptions& o) {
               o.mixture = {{64, 8, 1}, {64, 8, 2}};
             }),
@@ -414,17 +415,17 @@ TEST(MqarOptions, RefusesWhatDoesNotFit) {
   EXPECT_THAT(refusal([](MqarOptions& o) {
                 o.mixture = {{64, 8, 0}};
               }),
-              testing::HasSubstr("mixture[0]: weight"));
+              ::testing::HasSubstr("mixture[0]: weight"));
   EXPECT_EQ(refusal([](MqarOptions& o) {
               o.seq_len = 128;
               o.mixture = {{64, 8, 1}};
             }),
-            "mqar: seq_len: has no effect beside a mixture; omit it");
+            "mqar: seq_len: has no effect unless mixture: []");
   EXPECT_EQ(refusal([](MqarOptions& o) {
               o.n_pairs = 4;
               o.mixture = {{64, 8, 1}};
             }),
-            "mqar: n_pairs: has no effect beside a mixture; omit it");
+            "mqar: n_pairs: has no effect unless mixture: []");
 }
 
 TEST(MqarOptions, TakesTheTightestSizes) {
@@ -442,4 +443,4 @@ TEST(Mqar, RefusesRequestsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::mqar_test

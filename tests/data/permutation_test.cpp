@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 
-namespace mobius {
+namespace mobius::permutation_test {
 namespace {
 
 std::vector<std::uint64_t> items(std::uint64_t n, RngKey key) {
@@ -34,7 +34,7 @@ TEST(Permutation, DependsOnItsKeyAlone) {
   EXPECT_NE(items(100, {1, 2}), items(100, {2, 2}));
 }
 
-// Over many keys every item comes first about as often, and neighbours do not stay together.
+// Over many keys, every item comes first about equally often, and neighbours are separated.
 TEST(Permutation, LooksRandom) {
   constexpr std::uint64_t n = 10, keys = 20000;
   std::vector<int> first(n), gap(n);
@@ -58,4 +58,4 @@ TEST(Permutation, OfMoreItemsThanMemoryHolds) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::permutation_test

@@ -8,11 +8,10 @@
 #include <set>
 
 #include "core/error.h"
-#include "data/next_token.h"
 #include "data/tasks.h"
 #include "tests/data/batch_rows.h"
 
-namespace mobius {
+namespace mobius::recall_test {
 namespace {
 
 RecallOptions options_of(std::int32_t vocab, std::int64_t seq_len) {
@@ -37,11 +36,11 @@ TEST(Recall, ScoresTheRepetitionOnly) {
   const Batch batch = options_of(50, 8).build(1)->batch(Split::test, 0, 2);
   const std::uint8_t* scored = batch.scored.data<std::uint8_t>();
   EXPECT_THAT(std::vector<int>(scored, scored + 14),
-              testing::ElementsAre(0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1));
+              ::testing::ElementsAre(0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1));
 }
 
-// A model that copies what it saw L - 1 tokens ago is right wherever the accuracy counts; one that
-// copies a neighbour of that token, as labels shifted twice or not at all would ask for, is not.
+// A model that copies the token of L - 1 positions ago is right at every scored position. One that
+// copies its neighbour, which would be right if labels were shifted twice or not at all, is not.
 TEST(Recall, OnlyTheRightShiftIsAccurate) {
   const Batch batch = options_of(1 << 20, 64).build(1)->batch(Split::test, 0, 20);
   const auto copy_from = [](int distance) {
@@ -97,10 +96,10 @@ TEST(Recall, SequencesDependOnSeedSplitAndIndexAlone) {
   EXPECT_EQ(distinct.size(), 2000u);
 }
 
-// If this fails, the data changed: results are no longer comparable with earlier versions.
+// If this fails, the data have changed, and results are not comparable with earlier versions.
 TEST(Recall, KnownSequence) {
   const auto rows = rows_of(options_of(64, 8).build(123)->sequences(Split::test, 0, 7, 1));
-  EXPECT_THAT(rows[0].inputs, testing::ElementsAre(60, 13, 19, 45, 60, 13, 19));
+  EXPECT_THAT(rows[0].inputs, ::testing::ElementsAre(60, 13, 19, 45, 60, 13, 19));
   EXPECT_EQ(rows[0].labels.back(), 45);
 }
 
@@ -112,11 +111,11 @@ TEST(RecallOptions, RefusesWhatDoesNotFit) {
 
 TEST(BuiltinTasks, BuildByName) {
   const Registry<TaskOptions> tasks = builtin_tasks();
-  EXPECT_THAT(tasks.names(), testing::ElementsAre("mqar", "recall", "lm"));
+  EXPECT_THAT(tasks.names(), ::testing::ElementsAre("mqar", "recall", "lm"));
   EXPECT_EQ(tasks.choose("mqar")->build(1)->vocab_size(), 8192);
   EXPECT_EQ(tasks.choose("recall")->build(1)->max_seq_len(), 127);
   EXPECT_THROW(tasks.choose("mqra"), ConfigError);
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::recall_test

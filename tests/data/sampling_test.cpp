@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 
-namespace mobius {
+namespace mobius::sampling_test {
 namespace {
 
 using Draw = std::vector<std::int32_t>;
@@ -21,7 +21,8 @@ Draw draw(Sampler& sampler, std::uint64_t stream, std::size_t count) {
   return out;
 }
 
-// The z-score of `hits` out of `n` trials of probability p: beyond 5 about once in a million.
+// Returns the z-score of `hits` out of `n` trials of probability p; it exceeds 5 about once in a
+// million.
 double z_score(double hits, double n, double p) {
   return (hits - n * p) / std::sqrt(n * p * (1 - p));
 }
@@ -51,7 +52,7 @@ TEST(UniformSampler, ForgetsEarlierDraws) {
   EXPECT_EQ(draw(fresh, 555, 20), draw(used, 555, 20));
 }
 
-// Of weights w, the pair (a, b) comes with probability w_a / W * w_b / (W - w_a).
+// With weights w, the pair (a, b) has probability w_a / W * w_b / (W - w_a).
 TEST(WeightedSampler, DrawsOneAfterAnotherAmongThoseLeft) {
   const std::vector<std::uint64_t> weights{5, 1, 3, 2, 9};
   WeightedSampler sampler(weights);
@@ -85,4 +86,4 @@ TEST(WeightedSampler, ForgetsEarlierDraws) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::sampling_test

@@ -1,4 +1,4 @@
-// Text that has words, for tests.
+// Generated text with words, for tests.
 #pragma once
 
 #include <array>
@@ -9,7 +9,8 @@
 
 namespace mobius {
 
-/// Lines of words made of syllables, some much more often than others; always the same.
+/// Returns lines of words made of syllables with very different frequencies. The text never
+/// changes.
 inline std::string some_text(std::size_t lines) {
   constexpr std::array syllables = {"ba", "ku", "til", "on",  "re", "za",  "mör", "pi",
                                     "en", "do", "sha", "wer", "lu", "chi", "ga",  "fos"};

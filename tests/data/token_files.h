@@ -1,4 +1,4 @@
-// Files of tokens, for tests.
+// Token files for tests.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ std::string bytes_of(const std::vector<Stored>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Stored)};
 }
 
-/// The 1024 bytes that begin a file of llm.c.
+/// Returns the 1024-byte header of an llm.c file.
 inline std::string llm_c_header(std::uint32_t magic, std::uint32_t version, std::uint32_t count) {
   std::vector<std::uint32_t> header(256, 0);
   header[0] = magic;
@@ -24,12 +24,12 @@ inline std::string llm_c_header(std::uint32_t magic, std::uint32_t version, std:
   return bytes_of(header);
 }
 
-/// As nanoGPT writes them.
+/// Writes tokens like nanoGPT.
 inline void write_raw(const std::filesystem::path& path, const std::vector<std::uint16_t>& tokens) {
   write_text(path, bytes_of(tokens));
 }
 
-/// As llm.c writes them, for GPT-2 and for Llama 3.
+/// Write tokens like llm.c, for GPT-2 and for Llama 3.
 inline void write_llm_c(const std::filesystem::path& path,
                         const std::vector<std::uint16_t>& tokens) {
   write_text(path, llm_c_header(20240520, 1, static_cast<std::uint32_t>(tokens.size())) +

@@ -6,16 +6,16 @@
 #include "tests/data/token_files.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::token_source_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
-class TokenFile : public testing::Test {
+class TokenFile : public ::testing::Test {
  protected:
   std::unique_ptr<TokenSource> open(TokenFormat format = TokenFormat::automatic,
                                     std::int64_t vocab = 50304) const {
@@ -27,7 +27,7 @@ class TokenFile : public testing::Test {
     source.read(begin, tokens);
     return tokens;
   }
-  // What is wrong with a file of this content, after its name.
+  // Returns the error for a file of this content, without its name.
   std::string fault_of(const std::string& content, TokenFormat format) const {
     write_text(path_, content);
     const std::string message = error_of([&] { open(format); });
@@ -66,7 +66,7 @@ TEST_F(TokenFile, SaysWhatIsWrongWithIt) {
             path_.string() + ": cannot be opened: No such file or directory");
   EXPECT_EQ(error_of([&] { open_token_file(folder_.path(), raw, 9); }),
             folder_.path().string() + ": is not a file");
-  EXPECT_EQ(fault_of("abc", raw), "3 bytes are no whole number of 16-bit tokens");
+  EXPECT_EQ(fault_of("abc", raw), "3 bytes are not a whole number of 16-bit tokens");
   EXPECT_EQ(fault_of("abc", llm_c), "3 bytes, but the header of a token file takes 1024");
   EXPECT_EQ(fault_of(llm_c_header(7, 1, 0), llm_c),
             "the header begins with 7, expected 20240520 (16-bit tokens) or 20240801 (32-bit)");
@@ -115,7 +115,7 @@ TEST_F(TokenFile, OfAnotherFormatIsTakenForRawOnlyWhereThatIsSaid) {
   const std::string of_numpy = "\x93NUMPY\x01\x00 and so on", zipped = "PK\x03\x04 and so on  ";
   const std::string wide = bytes_of(std::vector<std::uint32_t>(20, 7));
   EXPECT_THAT(fault_of(of_numpy.substr(0, 12), TokenFormat::automatic),
-              "is a NumPy file; token_format: raw takes it for 16-bit tokens all the same");
+              "is a NumPy file; set token_format: raw to read it as 16-bit tokens anyway");
   EXPECT_THAT(fault_of(zipped, TokenFormat::automatic), StartsWith("is a zip file; "));
   EXPECT_THAT(fault_of(wide, TokenFormat::automatic), StartsWith("seems to hold 32-bit tokens"));
   EXPECT_EQ(open(TokenFormat::raw)->size(), 40u);
@@ -169,8 +169,7 @@ TEST(MatchingFiles, ANameComesBeforeAPattern) {
   EXPECT_THAT(found("{a,b}.txt"), ElementsAre("a.txt", "b.txt"));
   EXPECT_THAT(found("\\?"), ElementsAre("?"));
 
-  for (const char* name :
-       {"data [1]", "data 1", "{x,y}"}) {  // the same of folders, before a pattern
+  for (const char* name : {"data [1]", "data 1", "{x,y}"}) {  // folders before a pattern
     fs::create_directory(folder / name);
     write_text(folder / name / "t.txt", "x");
   }
@@ -191,4 +190,4 @@ TEST(MatchingFiles, ATildeIsTheHomeFolder) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::token_source_test

@@ -12,11 +12,11 @@
 #include "tests/data/some_text.h"
 #include "tests/error_of.h"
 
-namespace mobius {
+namespace mobius::tokenizer_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::string every_byte() {
   std::string bytes(256, '\0');
@@ -28,7 +28,7 @@ std::string round_trip(const Tokenizer& tokenizer, const std::string& text) {
   return tokenizer.decode(tokenizer.encode(text));
 }
 
-// A copy made from the model alone does what the original does.
+// A copy made from the model behaves like the original.
 void expect_same_from_model(const Tokenizer& tokenizer, const std::string& text) {
   const auto copy = make_tokenizer(tokenizer.model());
   EXPECT_EQ(copy->vocab_size(), tokenizer.vocab_size());
@@ -72,15 +72,15 @@ TEST(Tokenizer, RefusesTokensOutsideTheVocabulary) {
 
 TEST(Tokenizer, RefusesDamagedModels) {
   EXPECT_THAT(error_of([] { make_tokenizer({"word", ""}); }), HasSubstr("unknown kind 'word'"));
-  EXPECT_THAT(error_of([] { make_tokenizer({"char", "aba"}); }), HasSubstr("U+0061 comes twice"));
+  EXPECT_THAT(error_of([] { make_tokenizer({"char", "aba"}); }), HasSubstr("U+0061 occurs twice"));
   EXPECT_THAT(error_of([] { make_tokenizer({"char", ""}); }), HasSubstr("no characters"));
   EXPECT_THAT(error_of([] {
                 make_tokenizer({"sentencepiece", "hello"});
               }),
-              HasSubstr("no SentencePiece model, or not a whole one"));
+              HasSubstr("not a SentencePiece model, or it is truncated"));
 }
 
-class SentencePiece : public testing::TestWithParam<SentencePieceKind> {};
+class SentencePiece : public ::testing::TestWithParam<SentencePieceKind> {};
 
 TEST_P(SentencePiece, KeepsEveryByteOfUtf8) {
   const auto tokenizer = train_sentencepiece(some_text(400), 500, GetParam());
@@ -107,7 +107,7 @@ std::string with_spaces_for_line_ends(std::string text) {
   return text;
 }
 
-// The library alone drops every line of more than 4192 bytes, and every line with U+2585.
+// The library by itself drops every line of more than 4192 bytes and every line with U+2585.
 TEST_P(SentencePiece, LearnsFromTheWholeText) {
   const auto learn = [](const std::string& text) {
     return train_sentencepiece(text, 400, GetParam());
@@ -129,7 +129,7 @@ TEST_P(SentencePiece, LearnsFromTheWholeText) {
   EXPECT_LT(n_tokens(*of_one_word, without_spaces), 0.6 * without_spaces.size());
 }
 
-// A cut in a line changes no token, for it is where a word begins.
+// A cut in a line changes no token, because it is at the start of a word.
 TEST_P(SentencePiece, EncodesALongLineAsItsParts) {
   const auto tokenizer = train_sentencepiece(some_text(400), 500, GetParam());
   const std::string word = some_text(1).substr(0, 3);
@@ -149,9 +149,9 @@ TEST_P(SentencePiece, EncodesALongLineAsItsParts) {
 
 TEST_P(SentencePiece, SaysWhatItCannotLearn) {
   const auto message = [](const std::string& text, std::int64_t vocab) {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     const std::string words = error_of([&] { train_sentencepiece(text, vocab, GetParam()); });
-    EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "the library speaks for itself";
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "the library prints messages";
     return words;
   };
   for (const int vocab : {1, 2, 100, 261})
@@ -162,8 +162,8 @@ TEST_P(SentencePiece, SaysWhatItCannotLearn) {
             std::to_string(vocab));
   EXPECT_EQ(message("abcab\n", 262), "no error");
   const std::string too_many = message(some_text(50), 100000);
-  ASSERT_THAT(too_many, testing::MatchesRegex(
-                            "the text has no more than [0-9]+ pieces to learn, got 100000"));
+  ASSERT_THAT(too_many,
+              ::testing::MatchesRegex("the text has at most [0-9]+ pieces to learn, got 100000"));
   const std::int64_t most = std::stoll(too_many.substr(too_many.find_first_of("0123456789")));
   EXPECT_EQ(message(some_text(50), most), "no error");
   for (const std::string nothing : {"", "\n\n", "\t\n", "\u2581\u2585\t"}) {
@@ -173,17 +173,17 @@ TEST_P(SentencePiece, SaysWhatItCannotLearn) {
   EXPECT_THAT(message("a\xff", 300), HasSubstr("byte 1 of the text is not UTF-8"));
 }
 
-// The library ends the program here.
+// The library would exit here.
 TEST(SentencePieceUnigram, ATextThatIsTooMuchAlike) {
   for (const char* text : {"aaaaaaaa\n", "<unk>\n<unk>\n"}) {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     EXPECT_THAT(error_of([&] { train_sentencepiece(text, 270, SentencePieceKind::unigram); }),
-                HasSubstr("the text is too short to learn pieces from, or too much alike"));
-    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+                HasSubstr("the text is too short or too repetitive to learn pieces from"));
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   }
 }
 
-// Text that is made comes token by token: each has its own bytes, and its own space.
+// Generated text is decoded token by token: each token has its bytes and its space.
 TEST_P(SentencePiece, DecodesTokenByToken) {
   const auto tokenizer = train_sentencepiece(some_text(400), 500, GetParam());
   const std::string text = "  a 日本\n ku tilon\n";
@@ -194,12 +194,12 @@ TEST_P(SentencePiece, DecodesTokenByToken) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SentencePiece,
-                         testing::Values(SentencePieceKind::unigram, SentencePieceKind::bpe),
+                         ::testing::Values(SentencePieceKind::unigram, SentencePieceKind::bpe),
                          [](const auto& tested) {
                            return tested.param == SentencePieceKind::bpe ? "bpe" : "unigram";
                          });
 
-class ForeignModel : public testing::Test {
+class ForeignModel : public ::testing::Test {
  protected:
   std::string model(const std::unordered_map<std::string, std::string>& changed = {}) const {
     return read_text(write_foreign_model(folder_.path(), "m", some_text(300), changed));
@@ -221,7 +221,7 @@ TEST_F(ForeignModel, TellsWhatItDoesNotKnow) {
   EXPECT_FALSE(make_byte_tokenizer()->is_unknown(0));
 }
 
-// A space before each line would be a change, and one less before each token that is made.
+// The model's settings would add a space before each line and remove one before each decoded token.
 TEST_F(ForeignModel, IsGivenNoSpacesAndLosesNone) {
   const auto tokenizer =
       make_tokenizer({"sentencepiece", model({{"byte_fallback", "true"}, {"vocab_size", "500"}})});
@@ -240,7 +240,7 @@ TEST_F(ForeignModel, IsGivenNoSpacesAndLosesNone) {
   expect_same_from_model(*plain, text);
 }
 
-// Its samples were made with the spaces that it is not given here.
+// The self-test samples were made with spaces that Mobius does not add.
 TEST_F(ForeignModel, MayHoldSamplesToTestItself) {
   const auto tokenizer =
       make_tokenizer({"sentencepiece", model({{"self_test_sample_size", "20"}})});
@@ -249,7 +249,7 @@ TEST_F(ForeignModel, MayHoldSamplesToTestItself) {
 
 TEST_F(ForeignModel, IsRefusedWhereItIsNotWhole) {
   const std::string whole = model();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   for (std::size_t size = 0; size < whole.size(); size += 1 + size / 50) {
     EXPECT_THAT(error_of([&] {
                   make_tokenizer({"sentencepiece", whole.substr(0, size)});
@@ -260,8 +260,8 @@ TEST_F(ForeignModel, IsRefusedWhereItIsNotWhole) {
   EXPECT_THAT(error_of([] {
                 make_tokenizer({"sentencepiece", some_text(20)});
               }),
-              HasSubstr("this is no SentencePiece model"));
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+              HasSubstr("this is not a SentencePiece model"));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 TEST(Utf8, TellsCharactersFromOtherBytes) {
@@ -281,8 +281,8 @@ TEST(Utf8, CharactersAreNotCutApart) {
   EXPECT_EQ(character_start(text, 0), 0u);
   EXPECT_EQ(character_start(text, 4), 4u);
   EXPECT_EQ(character_start(text, 5), 5u);
-  EXPECT_EQ(character_start("\x80\x80\x80\x80\x80", 4), 4u) << "no text: nothing to keep whole";
+  EXPECT_EQ(character_start("\x80\x80\x80\x80\x80", 4), 4u) << "not UTF-8: there is no character";
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::tokenizer_test

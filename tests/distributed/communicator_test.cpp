@@ -2,10 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "core/error.h"
 #include "core/ops.h"
 #include "tests/distributed/ranks.h"
 
-namespace mobius {
+namespace mobius::communicator_test {
 namespace {
 
 double sum_of_ranks() { return ranks().size() * (ranks().size() - 1) / 2.0; }
@@ -39,7 +40,7 @@ TEST(Sum, KeepsManyApartThatAreUnderWay) {
   }
 }
 
-// Numbers whose sum depends on the order in which they are added.
+// Returns numbers whose sum depends on the order of addition.
 Tensor numbers_of_this_rank() {
   return random_normal({100000}, 0, 1,
                        {.seed = 7, .stream = static_cast<std::uint64_t>(ranks().rank())});
@@ -72,25 +73,58 @@ TEST(Broadcast, GivesWhatTheRootHas) {
   EXPECT_EQ(ranks().broadcast(ranks().is_root() ? "" : "not empty"), "");
 }
 
-// Sizes that do not divide, among them fewer elements than ranks.
-TEST(Gather, PutsSharesTogether) {
+Share own_part(std::int64_t n) { return share_of(n, ranks().rank(), ranks().size()); }
+
+TEST(Sum, ServesSizesThatDoNotDivide) {
   for (const std::int64_t n : {1, 2, 3, 7, 64, 1001}) {
-    const Share share = share_of(n, ranks().rank(), ranks().size());
-    const Tensor expected = Tensor::arange(n).to(DType::f32);
-    const Tensor own = expected.slice(0, share.begin, share.end);
-
-    const Tensor everywhere = Tensor::full({n}, -1);
-    everywhere.slice(0, share.begin, share.end).copy_from(own);
-    ranks().all_gather(everywhere);
-    EXPECT_EQ(everywhere.to_vector<float>(), expected.to_vector<float>());
-
-    const Tensor at_root = ranks().is_root() ? Tensor::full({n}, -1) : Tensor();
-    ranks().gather(own, at_root);
-    if (ranks().is_root()) {
-      EXPECT_EQ(at_root.to_vector<float>(), expected.to_vector<float>());
-    }
+    const Tensor values = Tensor::full({n}, ranks().rank());
+    ranks().start_sum(values)->wait();
+    EXPECT_EQ(values.to_vector<double>(),
+              std::vector<double>(static_cast<std::size_t>(n), sum_of_ranks()));
   }
 }
 
+// The results agree to the bit, although the order of additions matters.
+TEST(ReduceScatter, LeavesItsPartOfTheSum) {
+  const std::int64_t n = 1000 * ranks().size();
+  const auto numbers = [&] { return numbers_of_this_rank().slice(0, 0, n).contiguous(); };
+  const Tensor sum = numbers(), scattered = numbers();
+  ranks().start_sum(sum)->wait();
+  ranks().start_reduce_scatter(scattered)->wait();
+  const Share own = own_part(n);
+  EXPECT_EQ(scattered.slice(0, own.begin, own.end).to_vector<float>(),
+            sum.slice(0, own.begin, own.end).to_vector<float>());
+}
+
+TEST(AllGather, PutsPartsTogether) {
+  const std::int64_t n = 21 * ranks().size();
+  for (const DType dtype : {DType::f32, DType::i64, DType::u8}) {
+    const Tensor expected = Tensor::arange(n).to(dtype);
+    const Tensor values = Tensor::full({n}, 100, dtype);
+    const Share own = own_part(n);
+    values.slice(0, own.begin, own.end).copy_from(expected.slice(0, own.begin, own.end));
+    ranks().start_all_gather(values)->wait();
+    EXPECT_EQ(values.to_vector<double>(), expected.to_vector<double>());
+  }
+}
+
+TEST(AllGather, OfOneAndSumOfAnotherGoOnTogether) {
+  const std::int64_t n = 50000 * ranks().size();
+  const Tensor sum = Tensor::full({n}, 1), parts = Tensor::full({n}, ranks().rank());
+  const auto summing = ranks().start_sum(sum);
+  const auto gathering = ranks().start_all_gather(parts);
+  gathering->wait();
+  summing->wait();
+  EXPECT_EQ(sum.slice(0, n - 1, n).item(), ranks().size());
+  EXPECT_EQ(parts.slice(0, n - 1, n).item(), ranks().size() - 1);
+}
+
+TEST(Parts, OfUnequalSizeAreRefused) {
+  if (ranks().size() == 1) GTEST_SKIP() << "one rank does nothing";
+  const Tensor values = Tensor::zeros({ranks().size() + 1});
+  EXPECT_THROW(ranks().start_reduce_scatter(values), Error);
+  EXPECT_THROW(ranks().start_all_gather(values), Error);
+}
+
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::communicator_test

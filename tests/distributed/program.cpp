@@ -1,4 +1,4 @@
-// The program, with one task more.
+// The program with an additional task.
 
 #include "tests/distributed/uneven_task.h"
 #include "train/commands/commands.h"

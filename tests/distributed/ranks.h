@@ -1,11 +1,11 @@
-// For tests that every rank of mpirun runs alike.
+// Support for tests that run on every rank of mpirun.
 #pragma once
 
 #include "core/comm/communicator.h"
 
 namespace mobius {
 
-/// The communicator of this test program, made by its main().
+/// Returns the communicator of this test program, made by its main().
 Communicator& ranks();
 
 }  // namespace mobius

@@ -1,8 +1,8 @@
-// A task whose sequences differ in their number of labels. By the environment, it also writes down
-// what a rank reads, and ends one:
+// A task whose sequences differ in their number of labels. Environment variables make it log what a
+// rank reads, and end one rank:
 //
 //   UNEVEN_LOG=PATH                 each rank appends the training sequences it reads to PATH-RANK
-//   UNEVEN_FAILURE=exception|kill   how rank 1 ends, at training sequence 250
+//   UNEVEN_FAILURE=exception|kill   ends rank 1 this way, at training sequence 250
 #pragma once
 
 #include <csignal>
@@ -13,9 +13,9 @@
 
 #include "core/comm/launch.h"
 #include "core/error.h"
+#include "core/options/schema.h"
 #include "core/rng.h"
-#include "core/schema.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 namespace mobius {
 
@@ -26,14 +26,14 @@ struct UnevenOptions final : TaskOptions {
 
   void describe(Schema& schema) override {
     schema.field("vocab", vocab, "tokens").positive();
-    schema.field("seq_len", seq_len, "tokens a sequence").positive();
+    schema.field("seq_len", seq_len, "tokens per sequence").positive();
     schema.field("n_test", n_test, "test sequences").positive();
   }
   std::unique_ptr<Task> build(std::uint64_t seed) const override;
 };
 
-/// Sequence i is labelled at i % (seq_len + 1) of its positions; a label is the next token of a
-/// walk in which every token has two successors, so that there is something to learn.
+/// Sequence i is labelled at i % (seq_len + 1) of its positions. A label is the next token of a
+/// random walk in which every token has two successors, which can be learned.
 class UnevenTask final : public Task {
  public:
   UnevenTask(const UnevenOptions& options, std::uint64_t seed)

@@ -1,26 +1,26 @@
-// What the commands say to those who used them otherwise than they are meant: what works instead.
+// After wrong usage, the commands say what works instead.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/e2e/run_comparison.h"
 
-namespace mobius {
+namespace mobius::advice_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
-class AdviceTest : public testing::Test {
+class AdviceTest : public ::testing::Test {
  protected:
   void SetUp() override {
     write_text(run_, kTinyRun);
     write_text(comparison_, "base: run.yaml\ngrid:\n  train.seed: [1, 2]\n");
   }
-  // One line, from the program itself.
+  // Expects one line from the program itself.
   static void expect_error(const Outcome& outcome, const std::string& part) {
     EXPECT_EQ(outcome.exit_code, 2);
     EXPECT_THAT(outcome.err, AllOf(StartsWith("mobius: error: "), HasSubstr(part)));
@@ -56,7 +56,7 @@ TEST_F(AdviceTest, ARunIsNoComparison) {
                "outer.yaml:1:7: base: expected the configuration of a run, but");
 }
 
-// The advice is followed to the word.
+// The test follows the advice literally.
 TEST_F(AdviceTest, AWarmUpLongerThanTheRunNamesTheOverrideThatMendsIt) {
   write_text(run_, std::string(kTinyRun) + "schedule: {warmup_steps: 100}\n");
   const Outcome refused = show({"train.max_steps=20"});
@@ -76,12 +76,12 @@ TEST_F(AdviceTest, AnotherKindNamesTheOverrideThatReplacesTheSection) {
   const Outcome shown = show({"attention={kind: softmax}"});
   EXPECT_EQ(shown.exit_code, 0) << shown.err;
   EXPECT_THAT(shown.out, HasSubstr("kind: softmax"));
-  // In a comparison, too, where the section stands in the base.
+  // The same holds in a comparison whose base has the section.
   const Outcome list = mobius(
       {"compare", comparison_, "attention={kind: softmax}", "--list", "--out", folder_ / "out"});
   EXPECT_EQ(list.exit_code, 0) << list.err;
   EXPECT_THAT(read_text(folder_ / "out" / "seed=1" / "config.yaml"), HasSubstr("kind: softmax"));
-  // Not where the mistake is in the override itself.
+  // There is no advice if the mistake is in the override itself.
   EXPECT_THAT(show({"attention={kind: softmax, alpha: 2}"}).err, Not(HasSubstr("in its place")));
 }
 
@@ -98,7 +98,8 @@ TEST_F(AdviceTest, AnOverrideThatTheGridSetsTooIsAnError) {
 }
 
 TEST_F(AdviceTest, RunsCalledLikeFilesOfOursAreRefusedAtOnce) {
-  for (const char* name : {"report.html", "checkpoints", "CheckPoints", "-x", "a.mobius-0123abcd.tmp"}) {
+  for (const char* name :
+       {"report.html", "checkpoints", "CheckPoints", "-x", "a.mobius-0123abcd.tmp"}) {
     write_text(comparison_, fmt::format("base: run.yaml\nvariations: [{{name: {}}}]\n", name));
     expect_error(mobius({"compare", comparison_, "--out", folder_ / "out"}),
                  fmt::format("comparison.yaml:2:21: variations.0.name: '{}' ", name));
@@ -134,7 +135,7 @@ TEST_F(AdviceTest, AnErrorPointsAtTheHelpOfItsCommand) {
 }
 
 TEST_F(AdviceTest, TheDefaultOfJobsIsSaid) {
-  EXPECT_THAT(mobius({"compare", "--help"}).out, testing::ContainsRegex("--jobs[^\n]*=1 "));
+  EXPECT_THAT(mobius({"compare", "--help"}).out, ::testing::ContainsRegex("--jobs[^\n]*=1 "));
 }
 
 TEST_F(AdviceTest, HelpIsOfEveryKeyOrOfOneSection) {
@@ -159,4 +160,4 @@ TEST_F(AdviceTest, HelpIsAsWideAsTheTerminal) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::advice_test

@@ -5,16 +5,16 @@
 
 #include "tests/e2e/run_comparison.h"
 
-namespace mobius {
+namespace mobius::command_test {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
-class CommandTest : public testing::Test {
+class CommandTest : public ::testing::Test {
  protected:
   void SetUp() override { write_text(config_, kTinyRun); }
 
@@ -23,7 +23,7 @@ class CommandTest : public testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return mobius(arguments, around);
   }
-  // One line, from the program itself.
+  // Expects one line from the program itself.
   void expect_error(const Outcome& outcome, int exit_code, const std::string& part) {
     EXPECT_EQ(outcome.exit_code, exit_code);
     EXPECT_THAT(outcome.err, AllOf(StartsWith("mobius: error: "), HasSubstr(part)));
@@ -110,11 +110,22 @@ TEST_F(CommandTest, AFolderThatIsNotEmpty) {
   expect_error(train(), 2, "holds a run; continue it by --resume auto");
 }
 
+TEST_F(CommandTest, OneFolderIsNamedOnce) {
+  for (const std::string& both : {"output.dir=" + (folder_ / "b").string(),
+                                  "output={dir: " + (folder_ / "b").string() + "}"}) {
+    expect_error(train({both}), 2, "output.dir is given, too; name the folder by one of them");
+    expect_error(mobius({"compare", config_, "--out", folder_ / "run", both}), 2,
+                 "output.dir is given, too");
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "run") || fs::exists(folder_ / "b"));
+  EXPECT_EQ(train({"output.tensorboard=false"}).exit_code, 0);
+}
+
 TEST_F(CommandTest, DivergenceHasItsOwnExitCode) {
   expect_error(train({"optimizer.lr=1e30", "schedule.kind=constant", "checkpoint.every=1"}), 3,
                "step 2: ");
   EXPECT_EQ(read_checkpoint_header(step_file(folder_ / "run", 1)).step, 1);
-  EXPECT_FALSE(fs::exists(step_file(folder_ / "run", 2))) << "what diverged is not kept";
+  EXPECT_FALSE(fs::exists(step_file(folder_ / "run", 2))) << "a diverged state is not kept";
 }
 
 TEST_F(CommandTest, PrintsTheThreadCountAndTheConfigurationWins) {
@@ -158,7 +169,7 @@ TEST_F(CommandTest, InspectShowsStepConfigurationAndParameters) {
   const auto config = config_of(kTinyRun, {}, known);
   const auto count = build_experiment(*config).model->parameter_count();
   EXPECT_THAT(lines_of(outcome.out).back(),
-              AllOf(StartsWith("total"), testing::EndsWith(" " + std::to_string(count))));
+              AllOf(StartsWith("total"), ::testing::EndsWith(" " + std::to_string(count))));
 }
 
 TEST_F(CommandTest, ConfigShowIsAFixedPoint) {
@@ -222,7 +233,7 @@ TEST_F(CommandTest, AResumeThatFailsLeavesTheFolderUsable) {
 }
 
 TEST_F(CommandTest, ACheckpointOpensInPython) {
-  std::string python;  // the first on the path, or the system's, that has h5py
+  std::string python;  // the first with h5py: that on the path, or the system's
   for (const char* candidate : {"/usr/bin/python3", "python3"}) {
     if (Process({candidate, "-c", "import h5py"}).wait().exit_code == 0) python = candidate;
   }
@@ -238,4 +249,4 @@ with h5py.File(sys.argv[1]) as f:
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::command_test

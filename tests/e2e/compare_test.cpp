@@ -10,16 +10,16 @@
 
 #include "tests/e2e/run_comparison.h"
 
-namespace mobius {
+namespace mobius::compare_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
-class CompareTest : public testing::Test {
+class CompareTest : public ::testing::Test {
  protected:
   void SetUp() override {
     write_text(folder_ / "tiny.yaml", kTinyRun);
@@ -85,7 +85,7 @@ TEST_F(CompareTest, SkipsWhatIsFinished) {
   EXPECT_EQ(again.exit_code, 0);
   EXPECT_THAT(again.err, HasSubstr("softmax: finished before, skipped"));
   EXPECT_THAT(again.err, Not(HasSubstr("conformal: finished before")));
-  EXPECT_EQ(rows().at(4), before.at(4));  // its step_ms, too
+  EXPECT_EQ(rows().at(4), before.at(4));  // including step_ms
 }
 
 TEST_F(CompareTest, GoesOnWithInterruptedVariations) {
@@ -113,8 +113,8 @@ TEST_F(CompareTest, GoesOnWithInterruptedVariations) {
   }
 }
 
-// Whenever it comes, also before a run listens to signals; to the parent alone, or to its runs,
-// too.
+// The signal may arrive at any time, even before a run handles signals, at the parent alone or also
+// at its runs.
 TEST_F(CompareTest, ASignalAtAnyMomentSavesEveryRun) {
   const std::vector<std::string> longer = {"train.max_steps=200", "eval.every=0", "--jobs", "2"};
   auto straight = arguments(longer);
@@ -150,7 +150,7 @@ TEST_F(CompareTest, StopsWhenNobodyReadsWhatItSays) {
   EXPECT_EQ(outcome.err, "softmax: running\n");
 }
 
-// The run goes on in the folder, stopped for the test, after the comparison has been killed.
+// The run, which the test stops, outlives the killed comparison.
 TEST_F(CompareTest, WaitsForTheRunsOfAComparisonThatWasKilled) {
   const std::vector<std::string> longer = {"train.max_steps=300", "eval.every=0"};
   auto straight = arguments(longer);
@@ -181,6 +181,37 @@ TEST_F(CompareTest, WaitsForTheRunsOfAComparisonThatWasKilled) {
   }
 }
 
+// The third field of /proc/PID/stat.
+char state_of(pid_t pid) {
+  const std::string status = read_text("/proc/" + std::to_string(pid) + "/stat");
+  const std::size_t at = status.rfind(") ");
+  return at == std::string::npos ? '?' : status[at + 2];
+}
+
+TEST_F(CompareTest, CtrlZStopsItsRunsUntilItGoesOn) {
+  Process process(mobius_command(arguments({"train.max_steps=300", "eval.every=0"})),
+                  {.has_own_group = true});
+  const fs::path metrics = folder_ / "out" / "softmax" / "metrics.jsonl";
+  ASSERT_TRUE(wait_until([&] { return lines_of(read_text(metrics)).size() > 5; }));
+  const std::vector<pid_t> runs = children_of(process.pid());
+  ASSERT_EQ(runs.size(), 1u);
+  process.kill(SIGTSTP);
+  EXPECT_TRUE(
+      wait_until([&] { return state_of(runs[0]) == 'T' && state_of(process.pid()) == 'T'; }));
+  process.kill(SIGCONT);
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, Not(HasSubstr("failed")));
+}
+
+TEST_F(CompareTest, RefusesTheFolderOfASingleRun) {
+  ASSERT_EQ(mobius({"train", folder_ / "tiny.yaml", "--out", folder_ / "out"}).exit_code, 0);
+  const Outcome outcome = mobius(arguments({}));
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("out: holds a run, not a comparison; choose another folder"));
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "softmax"));
+}
+
 TEST_F(CompareTest, BlamesNoOldErrorForAKilledRun) {
   const fs::path run = folder_ / "out" / "softmax";
   ASSERT_TRUE(fs::create_directories(run));
@@ -189,7 +220,7 @@ TEST_F(CompareTest, BlamesNoOldErrorForAKilledRun) {
   ASSERT_TRUE(wait_until([&] { return lines_of(read_text(run / "metrics.jsonl")).size() > 5; }));
   for (const pid_t child : children_of(process.pid())) ::kill(child, SIGKILL);
   EXPECT_TRUE(wait_until([&] { return process.err().find("failed") != std::string::npos; }));
-  process.kill(SIGTERM);  // the other run is of no interest
+  process.kill(SIGTERM);  // the other run does not matter
   const Outcome outcome = process.wait();
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err,
@@ -297,8 +328,7 @@ grid:
   }
   ASSERT_EQ(complete.size(), 1u);
 
-  // An earlier version could leave a best value that was not finite: the run is finished all the
-  // same.
+  // An earlier version could leave a best value that was not finite; the run counts as finished.
   auto summary = nlohmann::json::parse(read_text(complete[0] / "summary.json"));
   summary["best_value"] = nullptr;
   write_text(complete[0] / "summary.json", summary.dump());
@@ -322,7 +352,7 @@ TEST_F(CompareTest, MeetsTheNumberOfJobsAsAConfiguration) {
 }
 
 TEST_F(CompareTest, ListsWhatFailsAndGoesOn) {
-  const fs::path softmax = folder_ / "out" / "softmax";  // holds checkpoints of another model
+  const fs::path softmax = folder_ / "out" / "softmax";  // with checkpoints of another model
   ASSERT_EQ(
       mobius({"train", folder_ / "tiny.yaml", "--out", softmax, "model.d_model=32"}).exit_code, 0);
   fs::remove(softmax / "config.yaml");
@@ -412,4 +442,4 @@ TEST_F(CompareTest, ChecksEveryVariationBeforeItStarts) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::compare_test

@@ -1,4 +1,4 @@
-// Parameters to other tools, and back.
+// Export of parameters to other tools, and import.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,14 +7,14 @@
 
 #include "tests/data/some_text.h"
 #include "tests/e2e/run_comparison.h"
-#include "train/checkpoint.h"
-#include "train/safetensors.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/safetensors.h"
 
-namespace mobius {
+namespace mobius::exchange_test {
 namespace {
 
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr const char* kRun = R"(
 task: {name: recall, vocab: 16, seq_len: 16, n_test: 16}
@@ -23,7 +23,7 @@ train: {max_steps: 4, batch_size: 4, threads: 1}
 eval: {every: 0}
 )";
 
-class ExchangeTest : public testing::Test {
+class ExchangeTest : public ::testing::Test {
  protected:
   void SetUp() override {
     write_text(config_, kRun);
@@ -44,15 +44,15 @@ TEST_F(ExchangeTest, AnImportedModelScoresAsTheExportedOne) {
   EXPECT_THAT(content.metadata.at("config"), HasSubstr("d_model: 16"));
   std::vector<std::string> names;
   for (const NamedTensor& tensor : content.tensors) names.push_back(tensor.name);
-  EXPECT_THAT(names, testing::Contains("embedding.weight"));
-  EXPECT_THAT(names, testing::Not(testing::Contains("head.weight")));  // tied: one tensor
+  EXPECT_THAT(names, ::testing::Contains("embedding.weight"));
+  EXPECT_THAT(names, ::testing::Not(::testing::Contains("head.weight")));  // tied: one tensor
 
   const std::string imported = folder_ / "start.h5";
   const Outcome read = mobius({"import", config_, exported_, imported});
   ASSERT_EQ(read.exit_code, 0) << read.err;
   const auto score = [](const std::string& path) {
     std::string text = mobius({"eval", path}).out;
-    return text.substr(text.find('\n'));  // without the step
+    return text.substr(text.find('\n'));  // drops the step
   };
   EXPECT_EQ(score(imported), score(checkpoint()));
   EXPECT_EQ(mobius({"train", config_, "--resume", imported, "--out", folder_ / "on"}).exit_code, 0);
@@ -73,20 +73,19 @@ TEST_F(ExchangeTest, AnImportedModelOfTextIsTrainedOn) {
   EXPECT_EQ(mobius({"generate", imported, "--tokens", "5"}).exit_code, 0);
 }
 
-// A head of its own is a tensor of its own; the tied one above was none. The checkpoint says the
-// same.
+// An untied head is a separate tensor, unlike the tied one above, in the checkpoint as well.
 TEST_F(ExchangeTest, AnUntiedHeadIsKeptBesideTheEmbedding) {
   const auto names_in = [](const std::string& path) {
     std::vector<std::string> names;
     for (const StoredTensor& tensor : list_parameters(path)) names.push_back(tensor.name);
     return names;
   };
-  EXPECT_THAT(names_in(checkpoint()), testing::Not(testing::Contains("head.weight")));
+  EXPECT_THAT(names_in(checkpoint()), ::testing::Not(::testing::Contains("head.weight")));
   ASSERT_EQ(
       mobius({"train", config_, "--out", folder_ / "untied", "model.tied_head=false"}).exit_code,
       0);
   const std::string untied = step_file(folder_ / "untied", 4);
-  EXPECT_THAT(names_in(untied), testing::IsSupersetOf({"embedding.weight", "head.weight"}));
+  EXPECT_THAT(names_in(untied), ::testing::IsSupersetOf({"embedding.weight", "head.weight"}));
 
   ASSERT_EQ(mobius({"export", untied, exported_}).exit_code, 0);
   const Safetensors content = read_safetensors(exported_);
@@ -111,6 +110,15 @@ TEST_F(ExchangeTest, AnUntiedHeadIsKeptBesideTheEmbedding) {
   }
 }
 
+TEST_F(ExchangeTest, RemovesWhatAKilledExportLeft) {
+  const std::string left = exported_ + ".mobius-0123abcd.tmp", other = exported_ + ".tmp";
+  write_text(left, "half");
+  write_text(other, "of others");
+  ASSERT_EQ(mobius({"export", checkpoint(), exported_}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(std::filesystem::exists(other));
+}
+
 TEST_F(ExchangeTest, RefusesAnotherModelsParameters) {
   ASSERT_EQ(mobius({"export", checkpoint(), exported_}).exit_code, 0);
   write_text(folder_ / "wide.yaml", std::string(kRun) + "attention: {kind: w2}\n");
@@ -123,4 +131,4 @@ TEST_F(ExchangeTest, RefusesAnotherModelsParameters) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::exchange_test

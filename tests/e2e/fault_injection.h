@@ -1,4 +1,5 @@
-// Lets calls of the binary on its files fail, or be its last ones: see tests/faults/preload.cpp.
+// Injects faults into the file operations of the binary, or kills it there; see
+// tests/faults/preload.cpp.
 #pragma once
 
 #include <cerrno>
@@ -12,25 +13,25 @@
 
 namespace mobius {
 
-/// A call on a file, as the preloaded library notes it.
+/// A file operation that the preloaded library has logged.
 struct NotedCall {
-  int number = 0;    ///< among those of the kinds of the fault, from 1; else 0
+  int number = 0;    ///< among the kinds of the fault, from 1; 0 for other kinds
   std::string kind;  ///< write, rename, ...
   std::string fate;  ///< done, halved, killed or failed
   std::filesystem::path path;
 };
 
-/// What becomes of a call of one of these kinds.
+/// A fault that calls of these kinds meet.
 struct Fault {
   std::string kinds;        ///< "write,rename"
-  std::string how;          ///< kill, kill_halfway, half, or the number of an error
+  std::string how;          ///< kill, kill_halfway, half, or an errno
   bool is_lasting = false;  ///< later calls fail, too
 };
 
 constexpr int no_call = 0;
 
-/// Notes the calls on files below `folder` in `log`. Of those of the fault's kinds, call number
-/// `call` meets it.
+/// Logs the operations on files below `folder` to `log`. Operation number `call` of the fault's
+/// kinds meets the fault.
 inline Surroundings with_fault(const std::filesystem::path& folder,
                                const std::filesystem::path& log, const Fault& fault,
                                int call = no_call) {

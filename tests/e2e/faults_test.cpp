@@ -1,5 +1,5 @@
-// What goes wrong with disks, files and processes is one clear line and costs no checkpoint. What
-// the system itself does is here; e2e/injected_faults_test.cpp lets each call fail in turn.
+// Failures of disks, files and processes give one clear line and lose no checkpoint. Here the
+// system itself causes them; e2e/injected_faults_test.cpp makes each call fail in turn.
 
 #include <gmock/gmock.h>
 
@@ -7,31 +7,31 @@
 
 #include "tests/e2e/run_test.h"
 
-namespace mobius {
+namespace mobius::faults_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
-// A shell script that may mount: it is root, in namespaces of its own, and what it mounts is seen
-// by nobody else and gone at its end.
+// A shell script that may mount: it is root in its own namespaces, so other processes do not see
+// its mounts, which end with it.
 std::vector<std::string> with_own_mounts(const std::string& script) {
   return {"unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", script};
 }
 
 class FaultTest : public RunTest {
  protected:
-  // One line, from the program itself.
+  // Expects one line from the program itself.
   static void expect_error(const Outcome& outcome, int exit_code, const std::string& part) {
     EXPECT_EQ(outcome.exit_code, exit_code);
     EXPECT_THAT(outcome.err, AllOf(StartsWith("mobius: error: "), HasSubstr(part)));
     EXPECT_EQ(lines_of(outcome.err).size(), 1u) << outcome.err;
   }
-  // A run of 20 steps that `straight`, of 40, went on from; its newest checkpoint is of step 20.
+  // A run of 20 steps, which `straight` continued to 40; its newest checkpoint is of step 20.
   void train_half(const std::string& run) const { train(run, {"train.max_steps=20"}); }
   void expect_goes_on(const std::string& run) const {
     const Outcome outcome = train(run, {"train.max_steps=40", "--resume", "auto"});
@@ -51,7 +51,7 @@ TEST_F(FaultTest, AFileThatMayNotGrow) {
   expect_goes_on("run");
 }
 
-// In a file system of 2 MiB that is filled up to its last $FREE KiB, and emptied again.
+// A file system of 2 MiB, which is filled up to its last $FREE KiB and emptied again.
 constexpr const char* kFullDisk = R"(
 mount -t tmpfs -o size=2m none "$DISK"
 "$MOBIUS" train "$CONFIG" --out "$DISK/run" train.max_steps=20
@@ -65,7 +65,7 @@ rm "$DISK/filler"
 cp -r "$DISK/run" "$DISK.done"
 )";
 
-// The same folder, where nothing may be written for a while.
+// A folder that is read-only for a while.
 constexpr const char* kReadOnly = R"(
 mount -t tmpfs -o size=2m none "$DISK"
 "$MOBIUS" train "$CONFIG" --out "$DISK/run" train.max_steps=20
@@ -91,8 +91,8 @@ class DiskTest : public FaultTest {
     train("straight", {"train.max_steps=40"});
   }
 
-  // Runs the script with DISK=`disk`, beside which it leaves the error line and the exit code of
-  // the run that failed, and the run's folder after the failure and at the end.
+  // Runs the script with DISK=`disk`. Next to the disk, it leaves the error line and the exit code
+  // of the failed run, and copies of the run's folder after the failure and at the end.
   void run_script(const char* script, const fs::path& disk, const std::string& free = "") const {
     fs::create_directories(disk);
     const Surroundings around = {.environment = {{"DISK", disk.string()},
@@ -122,7 +122,8 @@ class DiskTest : public FaultTest {
   }
 };
 
-// Full at once, when a line of metrics is to be written, and when a checkpoint is.
+// The disk is full at the start, when a line of metrics is written, or when a checkpoint is
+// written.
 TEST_F(DiskTest, IsFull) {
   for (const char* free : {"0", "16", "40"}) {
     const fs::path disk = folder_ / (std::string("full-") + free);
@@ -179,7 +180,7 @@ TEST_F(FaultTest, ABrokenCheckpointIsNamedAndTheOneBeforeItTaken) {
   }
 }
 
-// A run that could not use it goes on from an earlier step, and keeps what it saves from then on.
+// The run resumes from an earlier step and keeps the checkpoints that it saves from then on.
 TEST_F(FaultTest, ABrokenCheckpointOfALaterStepTakesNoPlace) {
   train_half("run");
   write_text(step_file(folder_ / "run", 30), "broken");
@@ -188,7 +189,7 @@ TEST_F(FaultTest, ABrokenCheckpointOfALaterStepTakesNoPlace) {
             step_file(folder_ / "run", 25));
 }
 
-// It is whole, so that it is not passed over, but what it holds is another run.
+// A complete checkpoint of another model is not skipped: it is an error.
 TEST_F(FaultTest, TheCheckpointOfAnotherModel) {
   train("straight", {"train.max_steps=40"});
   train_half("run");
@@ -215,17 +216,17 @@ TEST_F(FaultTest, ASecondProcessInTheFolder) {
   expect_error(try_train("run", {"train.max_steps=40", "--resume", "auto"}), 1,
                (folder_ / "run").string() + ": another process is using this folder");
   first.kill(SIGTERM);
-  EXPECT_EQ(first.wait().exit_code, 4) << "the first one has not noticed";
+  EXPECT_EQ(first.wait().exit_code, 4) << "the first process is not affected";
   EXPECT_THAT(newest_checkpoint(folder_ / "run" / "checkpoints").skipped, IsEmpty());
 }
 
 // ---- memory
 
-// Tests and saves often, so that what these leave behind would show.
+// Evaluates and saves often, to reveal memory that these leak.
 const std::vector<std::string> kWideRun = {"model.d_model=64", "eval.every=10",
                                            "checkpoint.every=10", "train.log_every=10"};
 
-// The memory of a process differs from run to run, by 2 of 38 MiB here, though its tensors do not.
+// The memory of a process varies between runs, by 2 of 38 MiB here, although its tensors do not.
 constexpr double kNoise = 0.1;
 
 class MemoryTest : public RunTest {
@@ -259,4 +260,4 @@ TEST_F(MemoryTest, DoesNotGrowWithTheLives) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::faults_test

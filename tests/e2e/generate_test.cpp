@@ -1,4 +1,4 @@
-// Writing text with a trained model, as a user would.
+// Generates text with a trained model, as a user would.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,12 +8,12 @@
 #include "tests/data/some_text.h"
 #include "tests/e2e/run_comparison.h"
 
-namespace mobius {
+namespace mobius::generate_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr const char* kTextRun = R"(
 task: {name: lm, seq_len: 16, tokenizer: char}
@@ -22,14 +22,14 @@ train: {max_steps: 6, batch_size: 8, threads: 1}
 eval: {every: 0}
 )";
 
-class GenerateTest : public testing::Test {
+class GenerateTest : public ::testing::Test {
  protected:
   void SetUp() override {
     write_text(folder_ / "run.yaml", kTextRun);
     write_text(folder_ / "text.txt", some_text(80));
   }
 
-  // Trains with these overrides; the checkpoint's path.
+  // Trains with these overrides and returns the path of the checkpoint.
   std::string train(std::vector<std::string> overrides) const {
     std::vector<std::string> arguments = {"train", folder_ / "run.yaml", "--out", folder_ / "run"};
     overrides.push_back("task.text=" + (folder_ / "text.txt").string());
@@ -48,7 +48,7 @@ class GenerateTest : public testing::Test {
 
 TEST_F(GenerateTest, WritesThePromptAndAsManyTokensAsAsked) {
   const std::string checkpoint = train({});
-  std::filesystem::remove(folder_ / "text.txt");  // the checkpoint has all it takes
+  std::filesystem::remove(folder_ / "text.txt");  // the checkpoint suffices
   const Outcome outcome = generate(checkpoint, {"--prompt", "the ", "--tokens", "60"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, StartsWith("the "));
@@ -156,4 +156,4 @@ TEST_F(GenerateTest, RefusesWhatItCannotGoOnFrom) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::generate_test

@@ -1,4 +1,4 @@
-// Files that were made to harm are refused by every command, in one line.
+// Every command refuses malicious files, with one line.
 
 #include <gmock/gmock.h>
 
@@ -10,13 +10,13 @@
 #include "tests/e2e/run_test.h"
 #include "tests/hostile_checkpoint.h"
 
-namespace mobius {
+namespace mobius::hostile_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kTextRun = R"(
 model: {d_model: 16, n_layers: 1, n_heads: 2}
@@ -25,7 +25,7 @@ eval: {every: 3}
 checkpoint: {every: 2}
 )";
 
-class HostileTest : public testing::Test {
+class HostileTest : public ::testing::Test {
  protected:
   void SetUp() override {
     write_text(folder_ / "text.txt", some_text(40));
@@ -35,7 +35,7 @@ class HostileTest : public testing::Test {
     fs::copy_file(step_file(folder_ / "run", 6), hostile_);
   }
 
-  // `words` is said, and nothing else, by every command that reads the checkpoint.
+  // Expects the message `words`, and nothing else, from every command that reads the checkpoint.
   void expect_refused(const std::string& words) const {
     const std::vector<std::vector<std::string>> commands = {
         {"inspect", hostile_},
@@ -105,7 +105,7 @@ TEST_F(HostileTest, LinksThatLeadInACircle) {
   expect_refused("damaged: group 'optimizer/x' is a link, expected the thing itself");
 }
 
-// No byte of another file comes out.
+// No byte of another file is revealed.
 TEST_F(HostileTest, TensorsThatLieInAnotherFile) {
   write_text(folder_ / "secret", std::string(100'000, 's'));
   alter([this](hid_t file) {
@@ -125,7 +125,7 @@ TEST_F(HostileTest, TensorsThatLieInAnotherFile) {
       "damaged: 'parameters/embedding.weight' does not lie in this file in one piece, as it is");
 }
 
-// What follows resumes nothing, and scores nothing.
+// Such a checkpoint is neither resumed nor evaluated.
 TEST_F(HostileTest, ParametersThatAreNotFinite) {
   alter([](hid_t file) {
     const hid_t set = H5Dopen2(file, "parameters/embedding.weight", H5P_DEFAULT);
@@ -168,12 +168,12 @@ TEST_F(HostileTest, ASafetensorsFileOfAnotherWriter) {
   const std::string start = "mobius: error: " + file + ": ";
   std::string bad = good;
   for (std::size_t i = 0; i < 4; ++i) bad[8 + size + i] = '\xff';  // a NaN
-  EXPECT_THAT(import_error(bad), AllOf(testing::StartsWith(start + "'"),
+  EXPECT_THAT(import_error(bad), AllOf(::testing::StartsWith(start + "'"),
                                        HasSubstr("holds a number that is not finite")));
   bad = good;
   bad[8] = '[';
   EXPECT_THAT(import_error(bad),
-              testing::StartsWith(start + "its header is not valid JSON, from byte "));
+              ::testing::StartsWith(start + "its header is not valid JSON, from byte "));
   bad = good;
   const std::string twice = "\"shape\":[1],\"shape\"";
   bad.replace(bad.find("\"shape\""), 7, twice);
@@ -182,7 +182,7 @@ TEST_F(HostileTest, ASafetensorsFileOfAnotherWriter) {
   EXPECT_EQ(import_error(bad), start + "'shape' comes twice in its header\n");
 }
 
-// A run that others wrote, or damaged: its page and its curves show what there is of it.
+// The page and the curves of a foreign or damaged run show its readable parts.
 TEST_F(HostileTest, ARunWithOtherThingsInItsFiles) {
   const fs::path run = folder_ / "run";
   const std::string deep(200'000, '[');
@@ -210,4 +210,4 @@ TEST_F(HostileTest, ARunWithOtherThingsInItsFiles) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::hostile_test

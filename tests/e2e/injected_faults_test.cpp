@@ -1,4 +1,4 @@
-// Each call on a file is a program's last one in turn, or fails in turn, and nothing is lost.
+// Each call on a file in turn fails, or is the last before a kill, and nothing is lost.
 
 #include <gmock/gmock.h>
 
@@ -11,26 +11,26 @@
 #include "tests/e2e/fault_injection.h"
 #include "tests/e2e/run_test.h"
 
-namespace mobius {
+namespace mobius::injected_faults_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 constexpr const char* kChanges = "create,write,truncate,sync,rename,link,remove,mkdir";
 constexpr const char* kAll =
     "open,create,read,write,truncate,sync,close,rename,link,remove,mkdir,stat";
-constexpr const char* kGrowth = "create,write,sync,rename,link,mkdir";  // takes room
+constexpr const char* kGrowth = "create,write,sync,rename,link,mkdir";  // needs space
 constexpr const char* kNames = "open,create,rename,link,remove,mkdir,stat";
 
-// A fault of each call in turn.
+// A fault that each call meets in turn.
 struct Sweep {
   const char* name;
   Fault fault;
-  int error = 0;  // where it is one
+  int error = 0;  // its errno, if any
 };
 
 void PrintTo(const Sweep& sweep, std::ostream* out) { *out << sweep.name; }
@@ -50,7 +50,7 @@ int count_of(const std::vector<NotedCall>& calls) {
   return last;
 }
 
-// The call that met the fault first.
+// Returns the first call that met the fault.
 NotedCall first_hit(const std::vector<NotedCall>& calls) {
   const auto hit = std::find_if(calls.begin(), calls.end(),
                                 [](const NotedCall& call) { return call.fate != "done"; });
@@ -62,7 +62,7 @@ std::string trace_of(const std::vector<NotedCall>& calls) {
   return fmt::format("{} {} {} {}", hit.number, hit.kind, hit.fate, hit.path.string());
 }
 
-// At the end of what it says, one line that names a file below `folder`, and why.
+// Expects the output to end with one line that names a file below `folder` and the reason.
 void expect_error(const Outcome& outcome, const fs::path& folder, int error,
                   const std::vector<NotedCall>& calls) {
   const NotedCall hit = first_hit(calls);
@@ -75,7 +75,7 @@ void expect_error(const Outcome& outcome, const fs::path& folder, int error,
                           [](const std::string& line) { return line.starts_with("mobius: "); }),
             1)
       << outcome.err;
-  // The HDF5 library reads, and the C++ library looks, without saying what the system answered.
+  // The HDF5 library (reads) and the C++ library (lookups) do not report the system's error.
   if (hit.kind != "read" && hit.kind != "close" && hit.kind != "stat") {
     EXPECT_THAT(last, HasSubstr(std::strerror(error)));
   }
@@ -92,8 +92,8 @@ void expect_no_temporary_files(const fs::path& folder, const std::vector<NotedCa
   EXPECT_THAT(temporary_files_below(folder), IsEmpty());
 }
 
-// The numbers of the calls that a sweep hits: all of n where they are few, else evenly spread ones
-// (what reads a checkpoint reads it in hundreds of pieces).
+// Returns the numbers of the calls that a sweep hits: all n if they are few, else evenly spaced
+// ones (a checkpoint is read in hundreds of pieces).
 std::vector<int> swept(int n) {
   constexpr int most = 100;
   const int stride = (n + most - 1) / most;
@@ -115,8 +115,8 @@ std::set<fs::path> checkpoints_in(const fs::path& run) {
   return found;
 }
 
-// Those that there are after the calls: the ones before, with those that got their names and
-// without those that were removed.
+// Returns the checkpoints that exist after the calls: the earlier ones, plus those that were
+// renamed to their final names, minus those that were removed.
 std::set<fs::path> checkpoints_after(std::set<fs::path> checkpoints,
                                      const std::vector<NotedCall>& calls) {
   for (const NotedCall& call : calls) {
@@ -127,7 +127,7 @@ std::set<fs::path> checkpoints_after(std::set<fs::path> checkpoints,
   return checkpoints;
 }
 
-// The size of what TensorBoard reads, in which but times differ.
+// Returns the size of the TensorBoard file, whose contents differ only in times.
 std::uintmax_t events_in(const fs::path& run) {
   return fs::file_size(run / "tensorboard" / "events.out.tfevents.mobius");
 }
@@ -140,10 +140,10 @@ class TrainingFaultsTest : public RunTest {
     end_ = end_of_run(folder_ / "straight", 6);
     if (fails_late()) begin_by_four_steps();
   }
-  // Whether it is the last two steps that meet the faults, of a run that goes on from the fourth.
+  // Whether the faults hit the last two steps, of a run that resumes from the fourth.
   virtual bool fails_late() const { return false; }
 
-  // Kills a run when it writes down its fifth step.
+  // Kills a run when it writes the metrics of its fifth step.
   void begin_by_four_steps() {
     const Fault kill{"write", "kill"};
     train_with(kill, no_call);
@@ -160,7 +160,7 @@ class TrainingFaultsTest : public RunTest {
   Outcome go_on(const Surroundings& around = {}) const {
     return try_train("run", {"--resume", "auto"}, around);
   }
-  // What was called is in calls_.
+  // The calls are in calls_.
   Outcome train_with(const Fault& fault, int call) {
     fs::remove_all(run_);
     if (fs::exists(begun_)) fs::copy(begun_, run_, fs::copy_options::recursive);
@@ -183,7 +183,7 @@ class TrainingFaultsTest : public RunTest {
       EXPECT_NO_THROW(read_checkpoint_header(path)) << path;
     }
   }
-  void expect_finished(std::size_t checkpoints = 3) const {  // the best, and two steps
+  void expect_finished(std::size_t checkpoints = 3) const {  // the best one and two steps
     EXPECT_EQ(end_of_run(run_, 6), end_);
     EXPECT_EQ(checkpoints_in(run_).size(), checkpoints);
     EXPECT_EQ(events_in(run_), events_in(folder_ / "straight"));
@@ -236,30 +236,31 @@ class TrainingFaultsTest : public RunTest {
   std::vector<NotedCall> calls_;
 };
 
-std::string name_of(const testing::TestParamInfo<Sweep>& test) { return test.param.name; }
+std::string name_of(const ::testing::TestParamInfo<Sweep>& test) { return test.param.name; }
 
-class NewRunFaultsTest : public TrainingFaultsTest, public testing::WithParamInterface<Sweep> {};
+class NewRunFaultsTest : public TrainingFaultsTest, public ::testing::WithParamInterface<Sweep> {};
 
 INSTANTIATE_TEST_SUITE_P(, NewRunFaultsTest,
-                         testing::Values(kill("KilledBeforeACall", kChanges),
-                                         kill_halfway("KilledInAWrite"),
-                                         fail_from_then_on("FullDisk", ENOSPC, kGrowth),
-                                         fail_from_then_on("NoMoreFiles", EMFILE, "open,create")),
+                         ::testing::Values(kill("KilledBeforeACall", kChanges),
+                                           kill_halfway("KilledInAWrite"),
+                                           fail_from_then_on("FullDisk", ENOSPC, kGrowth),
+                                           fail_from_then_on("NoMoreFiles", EMFILE, "open,create")),
                          name_of);
 
 TEST_P(NewRunFaultsTest, LoseNothing) { expect_nothing_lost(GetParam()); }
 
-class ResumedRunFaultsTest : public TrainingFaultsTest, public testing::WithParamInterface<Sweep> {
+class ResumedRunFaultsTest : public TrainingFaultsTest,
+                             public ::testing::WithParamInterface<Sweep> {
  protected:
   bool fails_late() const override { return true; }
 };
 
 INSTANTIATE_TEST_SUITE_P(
     , ResumedRunFaultsTest,
-    testing::Values(kill("KilledBeforeACall", kChanges), kill_halfway("KilledInAWrite"),
-                    fail("BrokenDisk", EIO, kAll), fail("NoPermission", EACCES, kNames),
-                    fail_from_then_on("FullQuota", EDQUOT, kGrowth),
-                    fail_from_then_on("ReadOnly", EROFS, "create,rename,link,remove,mkdir")),
+    ::testing::Values(kill("KilledBeforeACall", kChanges), kill_halfway("KilledInAWrite"),
+                      fail("BrokenDisk", EIO, kAll), fail("NoPermission", EACCES, kNames),
+                      fail_from_then_on("FullQuota", EDQUOT, kGrowth),
+                      fail_from_then_on("ReadOnly", EROFS, "create,rename,link,remove,mkdir")),
     name_of);
 
 TEST_P(ResumedRunFaultsTest, LoseNothing) { expect_nothing_lost(GetParam()); }
@@ -284,8 +285,8 @@ TEST_F(HarmlessFaultsTest, Interruptions) {
   }
 }
 
-// So that it is whole after a loss of power, too: the file is on the disk before it has its name,
-// and its name is before anything else is written.
+// A file must survive a power loss: it is synced before it gets its name, and the name is synced
+// before anything else is written.
 TEST_F(TrainingFaultsTest, AFileIsOnTheDiskBeforeItHasItsName) {
   count({"rename,link", "kill"});
   std::set<fs::path> unwritten, unnamed;
@@ -329,7 +330,7 @@ TEST_F(TextFaultsTest, ATextThatCannotBeReadIsNamed) {
       const Outcome outcome =
           try_train("run", {}, with_fault(text.parent_path(), log, sweep.fault, call));
       SCOPED_TRACE(trace_of(calls_in(log)));
-      EXPECT_THAT(outcome.exit_code, testing::AnyOf(1, 2));
+      EXPECT_THAT(outcome.exit_code, ::testing::AnyOf(1, 2));
       EXPECT_THAT(outcome.err, AllOf(StartsWith("mobius: error: "), HasSubstr(text.string()),
                                      HasSubstr(std::strerror(sweep.error))));
       EXPECT_EQ(lines_of(outcome.err).size(), 1u) << outcome.err;
@@ -348,7 +349,7 @@ struct Command {
 
 void PrintTo(const Command& command, std::ostream* out) { *out << command.name; }
 
-// What a file holds that does not depend on when it was written.
+// Returns the content of a file that does not depend on the time of writing.
 std::string content_of_output(const fs::path& path) {
   if (!is_checkpoint(path)) return read_text(path);
   std::string content;
@@ -361,8 +362,8 @@ std::string content_of_output(const fs::path& path) {
 
 using Outputs = std::map<std::string, std::string>;
 
-// In WORK/runs there are two runs and their parameters; a command writes to WORK/out.
-class CommandFaultsTest : public RunTest, public testing::WithParamInterface<Command> {
+// WORK/runs holds two runs and their parameters; a command writes to WORK/out.
+class CommandFaultsTest : public RunTest, public ::testing::WithParamInterface<Command> {
  protected:
   void SetUp() override {
     fs::create_directories(work_ / "runs");
@@ -392,7 +393,7 @@ class CommandFaultsTest : public RunTest, public testing::WithParamInterface<Com
     }
     return outputs;
   }
-  // Whole or not there.
+  // Files are complete or absent.
   void expect_no_part(const Outputs& expected) const {
     for (const auto& [name, content] : outputs()) {
       EXPECT_TRUE(expected.contains(name) && content == expected.at(name)) << name;
@@ -436,7 +437,7 @@ const std::vector<Command> kCommands = {
      }},
 };
 
-INSTANTIATE_TEST_SUITE_P(, CommandFaultsTest, testing::ValuesIn(kCommands),
+INSTANTIATE_TEST_SUITE_P(, CommandFaultsTest, ::testing::ValuesIn(kCommands),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(CommandFaultsTest, LeaveWholeFilesOrNone) {
@@ -485,7 +486,7 @@ class ComparisonFaultsTest : public RunTest {
     calls_ = calls_in(log_);
     return outcome;
   }
-  // Until the run, too, has ended: it does when the comparison has.
+  // Waits until the run has ended, too, which follows the end of the comparison.
   void wait_for_run() const {
     const fs::path run = out_ / "one";
     if (!fs::exists(run)) return;
@@ -534,4 +535,4 @@ TEST_F(ComparisonFaultsTest, LoseNothing) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::injected_faults_test

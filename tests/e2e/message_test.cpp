@@ -1,20 +1,20 @@
-// Whatever is in a file, a name or on the command line: an error is one line of bounded length that
-// cannot steer a terminal.
+// Whatever a file, a name or the command line contains, an error is one line of bounded length
+// without terminal control characters.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/e2e/run_comparison.h"
-#include "train/printable.h"
+#include "train/io/printable.h"
 
-namespace mobius {
+namespace mobius::message_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
-class MessageTest : public testing::Test {
+class MessageTest : public ::testing::Test {
  protected:
   void SetUp() override { write_text(config_, kTinyRun); }
 
@@ -24,7 +24,7 @@ class MessageTest : public testing::Test {
     return all;
   }
   static void expect_one_line(const Outcome& outcome) {
-    EXPECT_THAT(outcome.exit_code, testing::AnyOf(1, 2));
+    EXPECT_THAT(outcome.exit_code, ::testing::AnyOf(1, 2));
     EXPECT_THAT(outcome.err, StartsWith("mobius: error: "));
     EXPECT_LE(outcome.err.size(), 2100u);
     EXPECT_EQ(printable(outcome.err), outcome.err.substr(0, outcome.err.size() - 1) + "\\n");
@@ -124,7 +124,7 @@ TEST_F(MessageTest, OfThreadsThatThereAreNot) {
   EXPECT_THAT(trained.out, HasSubstr(", 1 thread\n"));
 }
 
-// ---- sizes that cannot be
+// ---- impossible sizes
 
 TEST_F(MessageTest, OfModelsThatNoMemoryHolds) {
   struct Case {
@@ -146,10 +146,10 @@ TEST_F(MessageTest, OfModelsThatNoMemoryHolds) {
     const Outcome outcome = mobius(arguments);
     expect_one_line(outcome);
     EXPECT_EQ(outcome.exit_code, 2);
-    EXPECT_THAT(outcome.err, testing::AllOf(HasSubstr("memory: at least "),
-                                            HasSubstr("iB are needed"), HasSubstr(wrong.part)));
+    EXPECT_THAT(outcome.err, ::testing::AllOf(HasSubstr("memory: at least "),
+                                              HasSubstr("iB are needed"), HasSubstr(wrong.part)));
     EXPECT_FALSE(fs::exists(folder_ / "run"));
-    EXPECT_LT(outcome.peak_kib, 400 << 10) << "said before it was taken";
+    EXPECT_LT(outcome.peak_kib, 400 << 10) << "the error comes before the allocation";
     arguments.front() = "compare";
     arguments.push_back("grid.train.seed=[1, 2]");
     EXPECT_THAT(mobius(arguments).err, HasSubstr("mobius: error: seed=1: memory: at least "));
@@ -169,4 +169,4 @@ TEST_F(MessageTest, OfAVocabularyThatTheDataCannotUse) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::message_test

@@ -1,24 +1,24 @@
-// Numbers at their limits, as a user meets them: results that are not finite, integers near 2^63,
-// and the instruction set that bits depend on.
+// Limits of numbers, as a user meets them: results that are not finite, integers near 2^63,
+// and the instruction set, on which bits depend.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/cpu/isa.h"
+#include "core/cpu/simd/isa.h"
 #include "tests/e2e/run_test.h"
 
-namespace mobius {
+namespace mobius::numbers_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
-// Changes a checkpoint in its place.
+// Changes a checkpoint in place.
 void rewrite(const fs::path& path,
              const std::function<void(CheckpointHeader&, CheckpointTensors&)>& change) {
   CheckpointHeader header = read_checkpoint_header(path);
@@ -50,7 +50,7 @@ TEST_F(NumbersTest, ARunThatGoesOnWithAnotherInstructionSetSaysSo) {
   EXPECT_THAT(train("other", {"train.max_steps=21", "--resume", path.string()}).out,
               HasSubstr("resume: was made with of another machine, now avx"));
 
-  set_instruction_set(path, "");  // as an earlier version wrote it
+  set_instruction_set(path, "");  // like an earlier version
   EXPECT_THAT(mobius({"inspect", path}).out, Not(HasSubstr("instruction set")));
   EXPECT_THAT(train("older", {"train.max_steps=21", "--resume", path.string()}).out,
               Not(HasSubstr("was made with")));
@@ -66,8 +66,7 @@ TEST_F(NumbersTest, ATestLossThatIsNotFiniteIsDivergence) {
   EXPECT_FALSE(newest_checkpoint(folder_ / "run" / "checkpoints").path.has_value());
 }
 
-// A checkpoint that an earlier version could leave: every parameter is finite, what they make is
-// not.
+// An earlier version could leave such a checkpoint: every parameter is finite, but the loss is not.
 TEST_F(NumbersTest, ScoringACheckpointThatIsNotFiniteIsDivergence) {
   train("run", {"train.max_steps=20"});
   const fs::path path = step_file(folder_ / "run", 20);
@@ -104,4 +103,4 @@ TEST_F(NumbersTest, AnIntegerThatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::numbers_test

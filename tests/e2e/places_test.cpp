@@ -1,4 +1,4 @@
-// Runs, data and checkpoints are found where they lie now, and nothing that lies there is lost.
+// Runs, data and checkpoints can be moved, and existing files are not lost.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,15 +9,15 @@
 #include "tests/data/some_text.h"
 #include "tests/e2e/run_comparison.h"
 
-namespace mobius {
+namespace mobius::places_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr const char* kTextRun = R"(
 task: {name: lm, text: small.txt, tokenizer: char, seq_len: 16}
@@ -28,14 +28,14 @@ eval: {every: 3}
 checkpoint: {every: 2}
 )";
 
-// In a folder, as a shell there would; the tests' own working directory is elsewhere.
+// Runs a command with the working directory `folder`.
 Outcome mobius_in(const fs::path& folder, const std::vector<std::string>& arguments) {
   std::vector<std::string> command = {"sh", "-c", "cd \"$0\" && exec \"$@\"", folder.string()};
   for (const std::string& word : mobius_command(arguments)) command.push_back(word);
   return Process(command).wait();
 }
 
-class PlacesTest : public testing::Test {
+class PlacesTest : public ::testing::Test {
  protected:
   void SetUp() override {
     fs::create_directory(home_);
@@ -44,7 +44,7 @@ class PlacesTest : public testing::Test {
     write_text(home_ / "tiny.yaml", kTinyRun);
   }
 
-  // In home_, with success.
+  // Runs a command in home_ and expects success.
   Outcome run(const std::vector<std::string>& arguments) const { return run_in(home_, arguments); }
   static Outcome run_in(const fs::path& folder, const std::vector<std::string>& arguments) {
     Outcome outcome = mobius_in(folder, arguments);
@@ -100,8 +100,8 @@ TEST_F(PlacesTest, AnotherTextUnderThePathIsAnotherText) {
                "override model.d_model=32: a checkpoint is scored as it is");
 }
 
-// From the working directory first, then from the folders of the run and above; and from the
-// configuration's own folder.
+// They start at the working directory, then at the folder of the run and those above it, or at the
+// folder of the configuration.
 TEST_F(PlacesTest, RelativePathsHoldInOtherWorkingDirectories) {
   run({"train", "text.yaml", "--out", "runs/run"});
   const std::string score = run({"eval", "runs/run"}).out;
@@ -199,7 +199,7 @@ TEST_F(PlacesTest, ARunGoesOnFromItsFolderOrAnyPathToIts) {
                ".: holds no checkpoint");
 }
 
-// ---- whose folder it is
+// ---- foreign files
 
 TEST_F(PlacesTest, FilesOfOthersStayInARunsFolder) {
   fs::create_directory(home_ / "run");
@@ -277,7 +277,7 @@ class BestTest : public PlacesTest {
   std::string step(const std::string& name, int step) const {
     return step_file(home_ / name, step).string();
   }
-  // What the newest checkpoint and the summary say, and what the file says, is one.
+  // The newest checkpoint, the summary and the file must agree.
   void expect_together(const std::string& name) const {
     const auto newest = newest_checkpoint(home_ / name / "checkpoints").path;
     const auto record = read_checkpoint_header(newest.value()).progress;
@@ -290,7 +290,7 @@ class BestTest : public PlacesTest {
     EXPECT_EQ(record.at("best_value"), header.progress.at("best_value"));
     EXPECT_EQ(summary.best_step, header.step);
   }
-  // Spoils the model, so that no later state is better than what was before.
+  // Damages the model: no later state is better than the earlier best.
   const std::vector<std::string> spoilt_ = {"optimizer.lr=1", "schedule.kind=constant",
                                             "train.max_steps=8"};
   Outcome branch(const std::string& name, const std::string& from,
@@ -325,7 +325,7 @@ TEST_F(BestTest, IsForgottenWhereTheFileIsGone) {
   expect_together("branch");
 }
 
-// best.h5 is written before the checkpoint of its step: a kill between them leaves it ahead.
+// best.h5 is written before the checkpoint of its step, so a kill between them leaves it ahead.
 TEST_F(BestTest, FollowsAFileThatIsAhead) {
   train("run");
   const std::int64_t ahead = step_of(best("run"));
@@ -337,8 +337,8 @@ TEST_F(BestTest, FollowsAFileThatIsAhead) {
   expect_together("run");
 }
 
-// A run that is killed after its best state of a later step goes on from an earlier one, and may
-// save on the way there.
+// A run that was killed after saving its best state resumes from an earlier step, and may save
+// before it reaches that state again.
 TEST_F(BestTest, MayBeOfAStepThatIsDoneAgain) {
   train("run");
   const std::int64_t ahead = step_of(best("run"));
@@ -360,7 +360,7 @@ TEST_F(BestTest, IsKeptFromWhereThatIsAskedFor) {
   train("run", {"checkpoint.keep_best=false"});
   EXPECT_FALSE(fs::exists(best("run")));
   EXPECT_TRUE(read_summary(home_ / "run" / "summary.json").value().best_step.has_value())
-      << "it says which run of a comparison is best";
+      << "it names the best run of a comparison";
   branch("on", step("run", 5));
   expect_together("on");
   EXPECT_TRUE(fs::exists(best("on")));
@@ -474,4 +474,4 @@ TEST_F(WritingTest, AFailedReadNamesItsFile) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::places_test

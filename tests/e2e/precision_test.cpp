@@ -1,15 +1,15 @@
-// Runs in bf16, as a user starts them.
+// Runs in bf16, started like a user does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/backend.h"
 #include "tests/e2e/run_comparison.h"
 
-namespace mobius {
+namespace mobius::precision_test {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kRecall = R"(
 task: {name: recall, vocab: 16, seq_len: 8, n_test: 256}
@@ -20,7 +20,7 @@ train: {max_steps: 400, batch_size: 64, log_every: 100}
 eval: {every: 200}
 )";
 
-class PrecisionTest : public testing::Test {
+class PrecisionTest : public ::testing::Test {
  protected:
   void SetUp() override { write_text(config_, kRecall); }
 
@@ -58,12 +58,12 @@ TEST_F(PrecisionTest, SaysWhereTheProcessorHasNoneOfIts) {
   EXPECT_THAT(train("emulated", bf16, without).out, HasSubstr(line));
   EXPECT_THAT(train("f32", steps, without).out, Not(HasSubstr(line)));
   const std::string native = train("native", bf16).out;
-  if (backend_for({}).has_bf16_products()) {
+  if (backend_for({}).has_bf16_products) {
     EXPECT_THAT(native, Not(HasSubstr(line)));
   } else {
     EXPECT_THAT(native, HasSubstr(line));
   }
-  // The same numbers, but for the order of sums.
+  // The numbers are equal up to the order of sums.
   const double loss = last_test("native").at("loss");
   EXPECT_NEAR(last_test("emulated").at("loss"), loss, 1e-3 * loss);
 }
@@ -82,4 +82,4 @@ TEST_F(PrecisionTest, SaysThatItChangesWhenTheRunGoesOn) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::precision_test

@@ -21,9 +21,9 @@
 namespace mobius {
 
 struct Outcome {
-  int exit_code = -1;  ///< -1 where a signal ended it
+  int exit_code = -1;  ///< -1 if a signal ended the process
   int signal = 0;
-  std::int64_t peak_kib = 0;  ///< of its memory; this process's own, where that is larger
+  std::int64_t peak_kib = 0;  ///< peak memory, at least that of this process
   std::string out;
   std::string err;
 };
@@ -31,15 +31,16 @@ struct Outcome {
 struct Surroundings {
   std::vector<std::pair<std::string, std::string>> environment{};
   rlim_t largest_file = RLIM_INFINITY;
-  int standard_output = -1;  ///< a descriptor, in place of the file that Outcome::out is read from
-  std::vector<int> ignored_signals{};  ///< all others have their default effect
+  int standard_output = -1;            ///< a descriptor that replaces the file of Outcome::out
+  std::vector<int> ignored_signals{};  ///< all other signals have their default effect
+  bool has_own_group = false;          ///< like a job of a shell, which can be stopped
 };
 
-/// A child process whose output goes to files. Killed where it is still running at the end.
+/// A child process whose output goes to files. The destructor kills it if it is still running.
 class Process {
  public:
   explicit Process(std::vector<std::string> command, const Surroundings& around = {}) {
-    std::fflush(nullptr);  // else the child would write what waits in our buffers
+    std::fflush(nullptr);  // otherwise the child would write the contents of our buffers, too
     pid_ = ::fork();
     if (pid_ < 0) throw Error("fork failed");
     if (pid_ == 0) run(std::move(command), around);
@@ -81,8 +82,9 @@ class Process {
         std::freopen((folder_ / "err").c_str(), "w", stderr) == nullptr) {
       ::_exit(126);
     }
+    if (around.has_own_group) ::setpgid(0, 0);
     if (around.standard_output >= 0) ::dup2(around.standard_output, STDOUT_FILENO);
-    // A shell ignores some in what it starts in the background, as this test may have been.
+    // A shell ignores some signals in background jobs, and this test may be one.
     for (int signal = 1; signal < NSIG; ++signal) std::signal(signal, SIG_DFL);
     for (const int signal : around.ignored_signals) std::signal(signal, SIG_IGN);
     const rlimit limit{around.largest_file, around.largest_file};
@@ -105,8 +107,7 @@ inline Outcome mobius(const std::vector<std::string>& arguments, const Surroundi
   return Process(mobius_command(arguments), around).wait();
 }
 
-/// Waits until `condition` holds; false where it does not within two minutes, which a machine that
-/// is busy with other things may need.
+/// Waits until `condition` holds. Returns false after two minutes, enough for a busy machine.
 inline bool wait_until(const std::function<bool()>& condition) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
   while (!condition()) {
@@ -116,7 +117,7 @@ inline bool wait_until(const std::function<bool()>& condition) {
   return true;
 }
 
-/// Runs the binary with a terminal as its standard output, and returns what it shows.
+/// Runs the binary with a terminal as its standard output and returns the output.
 inline std::string mobius_on_terminal(const std::vector<std::string>& arguments) {
   std::vector<std::string> command = mobius_command(arguments);
   std::vector<char*> pointers;

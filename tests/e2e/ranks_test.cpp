@@ -1,4 +1,4 @@
-// Several ranks train the model that one does.
+// Several ranks train the same model as one.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,12 +14,12 @@
 #include "tests/e2e/run_comparison.h"
 #include "tests/e2e/signal_masks.h"
 
-namespace mobius {
+namespace mobius::ranks_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kRun = R"(
 task: {name: uneven}
@@ -30,14 +30,14 @@ eval: {every: 20}
 checkpoint: {every: 25}
 )";
 
-class RanksTest : public testing::Test {
+class RanksTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::string(MOBIUS_MPIRUN).empty()) GTEST_SKIP() << "there is no mpirun";
     write_text(config_, kRun);
   }
 
-  // More ranks than cores, as whoever; waiting ranks leave the cores to the others.
+  // Allows more ranks than cores and any user; waiting ranks yield the cores to the others.
   Surroundings around_ranks(
       const std::vector<std::pair<std::string, std::string>>& more = {}) const {
     Surroundings around = {.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
@@ -46,7 +46,7 @@ class RanksTest : public testing::Test {
                                            {"OMPI_MCA_hwloc_base_binding_policy", "none"},
                                            {"OMPI_MCA_mpi_yield_when_idle", "1"},
                                            {"OMP_NUM_THREADS", "1"},
-                                           {"MPIEXEC_TIMEOUT", "300"},  // a busy machine's minute
+                                           {"MPIEXEC_TIMEOUT", "300"},  // a minute if idle
                                            {"TMPDIR", folder_.path().string()}}};
     around.environment.insert(around.environment.end(), more.begin(), more.end());
     return around;
@@ -75,7 +75,7 @@ class RanksTest : public testing::Test {
     ASSERT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
   }
 
-  // Two ranks on a run without end, after its first lines of metrics.
+  // Starts two ranks on an endless run and waits for its first lines of metrics.
   std::unique_ptr<Process> start_long_run(const std::string& run) const {
     auto process = std::make_unique<Process>(
         command(
@@ -93,7 +93,7 @@ class RanksTest : public testing::Test {
   const std::string config_ = folder_ / "run.yaml";
 };
 
-// The losses of two runs, step by step and test by test, within `tolerance` of each other.
+// Expects the losses of two runs to agree within `tolerance`, step by step and test by test.
 void expect_same_losses(const fs::path& a, const fs::path& b, double tolerance) {
   const auto lines = metrics_in(a), others = metrics_in(b);
   ASSERT_EQ(lines.size(), others.size());
@@ -127,7 +127,7 @@ TEST_F(RanksTest, OneTwoAndFourLoseTheSame) {
   }
 }
 
-// Three ranks, two micro-batches each of two sequences; a test set of 7 batches.
+// Three ranks have two micro-batches of two sequences each; the test set has 7 batches.
 TEST_F(RanksTest, AnOddNumberEvaluatesUnevenBatches) {
   const std::vector<std::string> settings = {"train.accumulation_steps=2", "task.n_test=42",
                                              "train.max_steps=10", "eval.every=2"};
@@ -152,7 +152,7 @@ TEST_F(RanksTest, AnyNumberGoesOnFromACheckpoint) {
   }
 }
 
-// With the same number of ranks it is the uninterrupted run, to the bit.
+// With an equal number of ranks, the resumed run equals the uninterrupted one bit for bit.
 TEST_F(RanksTest, TheSameNumberGoesOnToTheSameBits) {
   const std::vector<std::string> settings = {"distributed.zero_stage=1", "model.dropout=0.1"};
   train(2, "straight", settings);
@@ -163,7 +163,7 @@ TEST_F(RanksTest, TheSameNumberGoesOnToTheSameBits) {
               state_in(step_file(folder_ / "halves", 50), known_));
 }
 
-// The root alone looks at the folder, and all go on alike.
+// Only the root reads the folder, and all ranks continue alike.
 TEST_F(RanksTest, ABranchGoesOnFromAFolderWithItsBestState) {
   train(2, "straight", {"distributed.zero_stage=1", "eval.every=5", "train.max_steps=30"});
   train(2, "run", {"distributed.zero_stage=1", "eval.every=5", "train.max_steps=25"});
@@ -241,7 +241,7 @@ TEST_F(RanksTest, TestACheckpointTogether) {
   EXPECT_EQ(nlohmann::json::parse(three.out), nlohmann::json::parse(one.out));
 }
 
-// ---- when something goes wrong
+// ---- failures
 
 class Stopwatch {
  public:
@@ -253,7 +253,7 @@ class Stopwatch {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// Sequence 250 comes in step 21.
+// Sequence 250 is in step 21.
 TEST_F(RanksTest, OneThatFailsEndsAllAndLeavesTheCheckpoint) {
   for (const std::string how : {"exception", "kill"}) {
     const Stopwatch watch;
@@ -320,7 +320,7 @@ TEST_F(RanksTest, VariablesThatContradictTheLauncherAreRefused) {
 
 // ---- signals
 
-// The processes of this user whose command line holds `text`.
+// Returns the processes of this user whose command line contains `text`.
 std::vector<pid_t> processes_with(const std::string& text) {
   std::vector<pid_t> found;
   for (const auto& entry : fs::directory_iterator("/proc")) {
@@ -336,7 +336,7 @@ std::vector<pid_t> processes_with(const std::string& text) {
   return found;
 }
 
-// Neither what MPI installs nor its threads change that.
+// MPI's handlers and threads do not change that.
 TEST_F(RanksTest, SignalsReachOneThreadOfEach) {
   const auto process = start_long_run("run");
   const std::vector<pid_t> ranks = processes_with((folder_ / "run").string());
@@ -344,7 +344,7 @@ TEST_F(RanksTest, SignalsReachOneThreadOfEach) {
   for (const pid_t rank : ranks) {
     const Threads threads = threads_of(rank);
     EXPECT_EQ(threads.open_to_signals, 1);
-    EXPECT_GT(threads.in_all, 3);  // MPI has some
+    EXPECT_GT(threads.in_all, 3);  // including those of MPI
   }
   process->kill(SIGUSR1);
   EXPECT_EQ(process->wait().exit_code, 4);
@@ -356,8 +356,8 @@ struct Signalled {
   bool to_mpirun;
 };
 
-// mpirun hears it and tells all, or one rank alone does. Few lines of output: mpirun reads none
-// while it ends the ranks, and one that cannot write waits.
+// The signal goes to mpirun, which passes it on, or to one rank. The output is short: mpirun reads
+// none while it ends the ranks, and a rank that cannot write waits.
 TEST_F(RanksTest, ASignalSavesAndStopsAllAtTheSameStep) {
   for (const auto& [run, signal, to_mpirun] :
        {Signalled{"all-usr1", SIGUSR1, true}, {"one", SIGTERM, false}, {"hup", SIGHUP, false}}) {
@@ -383,12 +383,12 @@ TEST_F(RanksTest, ASignalSavesAndStopsAllAtTheSameStep) {
   }
 }
 
-// mpirun passes SIGTERM on and kills the ranks a second later, saved or not: what there is is
-// whole.
+// mpirun passes SIGTERM on and kills the ranks a second later, even if they are saving. All
+// existing files must be complete.
 TEST_F(RanksTest, SigtermToTheLauncherLeavesNothingBroken) {
   const auto process = start_long_run("all");
   process->kill(SIGTERM);
-  EXPECT_NE(process->wait().exit_code, 0);  // mpirun's own
+  EXPECT_NE(process->wait().exit_code, 0);  // the exit code of mpirun
   const NewestCheckpoint newest = newest_checkpoint(folder_ / "all" / "checkpoints");
   EXPECT_THAT(newest.skipped, ::testing::IsEmpty());
   const std::int64_t step = newest.path ? read_checkpoint_header(*newest.path).step : 0;
@@ -397,13 +397,13 @@ TEST_F(RanksTest, SigtermToTheLauncherLeavesNothingBroken) {
          "train.max_steps=" + std::to_string(step + 2)});
 }
 
-// Enough for every test run; MOBIUS_RANK_KILLS=60 in the environment asks for more.
+// The default suits every test run; MOBIUS_RANK_KILLS=60 in the environment asks for more.
 int rank_kills() {
   const char* asked = std::getenv("MOBIUS_RANK_KILLS");
   return asked == nullptr ? 16 : std::atoi(asked);
 }
 
-// kill -9 of one of the ranks or of mpirun, at any moment of one run that goes on again and again.
+// kill -9 hits one of the ranks or mpirun at random moments of a run that is resumed each time.
 TEST_F(RanksTest, KilledOnesLoseNothing) {
   const std::vector<std::string> settings = {"distributed.zero_stage=1", "train.max_steps=400",
                                              "checkpoint.every=3"};
@@ -428,7 +428,7 @@ TEST_F(RanksTest, KilledOnesLoseNothing) {
       launcher.kill(SIGKILL);
     }
     const Outcome outcome = launcher.wait();
-    if (outcome.exit_code == 0) fs::remove_all(run);  // it came to its end; from the beginning
+    if (outcome.exit_code == 0) fs::remove_all(run);  // the run finished: start again
     kills += outcome.exit_code != 0;
     EXPECT_TRUE(wait_until([&] { return ranks().empty(); })) << "ranks outlive the launcher";
     EXPECT_THAT(newest_checkpoint(run / "checkpoints").skipped, ::testing::IsEmpty());
@@ -438,4 +438,4 @@ TEST_F(RanksTest, KilledOnesLoseNothing) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::ranks_test

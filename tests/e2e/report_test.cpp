@@ -1,4 +1,4 @@
-// report.html, as a browser shows it.
+// report.html as a browser shows it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,15 +9,15 @@
 
 #include "tests/e2e/process.h"
 
-namespace mobius {
+namespace mobius::report_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
-// The first of these browsers that there is; empty where there is none.
+// Returns the first browser that is installed; empty if there is none.
 std::string browser() {
   for (const std::string name : {"chromium", "chromium-browser", "google-chrome"}) {
     if (std::system(("command -v " + name + " > /dev/null 2>&1").c_str()) == 0) return name;
@@ -25,11 +25,11 @@ std::string browser() {
   return "";
 }
 
-class ReportTest : public testing::Test {
+class ReportTest : public ::testing::Test {
  protected:
   void SetUp() override { write_text(folder_ / "tiny.yaml", kTinyRun); }
 
-  // The page after its scripts have run, without the scripts.
+  // Returns the page after its scripts have run, without the scripts.
   std::string shown(const std::string& comparison, const std::vector<std::string>& more = {}) {
     write_text(folder_ / "comparison.yaml", comparison);
     std::vector<std::string> arguments = {"compare", folder_ / "comparison.yaml", "--out",
@@ -71,7 +71,7 @@ TEST_F(ReportTest, EveryFigureIsDrawnInABrowser) {
   const std::string page = shown(R"(
 base: tiny.yaml
 checkpoint: {metric: accuracy}
-eval: {every: 2, attention_maps: true, map_heads: [2]}
+eval: {every: 2, diagnostics: true, attention_maps: true, map_heads: [2]}
 variations:
   - name: softmax
   - name: conformal
@@ -86,7 +86,8 @@ grid:
       << console_;
   EXPECT_THAT(console_, Not(HasSubstr("CONSOLE")));
   for (const char* id : {"curves-accuracy", "curves-loss", "curves-train", "pairs", "width",
-                         "cost-time", "cost-parameters", "learning-rates", "maps-0", "maps-7"}) {
+                         "cost-time", "cost-parameters", "learning-rates", "attention-entropy",
+                         "attention-alpha", "maps-0", "maps-7"}) {
     EXPECT_THAT(page, HasSubstr(drawn(id)));
   }
   EXPECT_THAT(page, AllOf(HasSubstr("conformal-d_model=24-n_pairs=3"),
@@ -116,14 +117,14 @@ TEST_F(ReportTest, NeedsNothingElse) {
                           Not(HasSubstr("@import")), Not(HasSubstr("{{data}}"))));
 }
 
-// ---- names that would be a script
+// ---- names that contain scripts
 
 constexpr const char* kDataBegin = "<script id=\"data\" type=\"application/json\">";
 constexpr const char* kDataEnd = "</script>";
 
-// A report, taken apart.
+// The parts of a report.
 struct Page {
-  std::string around;  // without the data
+  std::string around;  // the page without the data
   std::string data;
 };
 
@@ -134,7 +135,7 @@ Page page_in(const fs::path& folder) {
   return {text.substr(0, begin) + text.substr(end), text.substr(begin, end - begin)};
 }
 
-class HostileNamesTest : public testing::Test {
+class HostileNamesTest : public ::testing::Test {
  protected:
   void SetUp() override {
     write_text(folder_ / "tiny.yaml", kTinyRun);
@@ -159,12 +160,12 @@ class HostileNamesTest : public testing::Test {
   TemporaryFolder folder_;
 };
 
-// The page is the same but for its data, and the data cannot end the element that it stands in.
+// The page differs only in its data, and the data cannot close their element.
 TEST_F(HostileNamesTest, AreDataOfThePage) {
   const std::string script = "script><script>alert(1)<!--<script>";
   const std::string quotes = "'\"&amp;`${alert(2)}{{page.js}}\\\u2028\u2029]]>-->";
   const std::vector<fs::path> runs = {
-      copy_of_run(folder_ / "<" / script),  // named "</script>...", to be told from
+      copy_of_run(folder_ / "<" / script),  // displayed as "</script>..."
       copy_of_run(folder_ / "other" / script), copy_of_run(folder_ / quotes)};
   const std::string comment = "# </script><script>alert(3)</script>\n";
   write_text(runs[0] / "config.yaml", read_text(runs[0] / "config.yaml") + comment);
@@ -179,7 +180,7 @@ TEST_F(HostileNamesTest, AreDataOfThePage) {
   const auto data = nlohmann::json::parse(page.data);
   std::vector<std::string> names;
   for (const auto& run : data.at("runs")) names.push_back(run.at("name"));
-  EXPECT_THAT(names, testing::UnorderedElementsAre("</" + script, "other/" + script, quotes));
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("</" + script, "other/" + script, quotes));
   const auto& hostile =
       *std::find_if(data.at("runs").begin(), data.at("runs").end(),
                     [&](const nlohmann::json& run) { return run.at("name") == "</" + script; });
@@ -187,9 +188,9 @@ TEST_F(HostileNamesTest, AreDataOfThePage) {
   EXPECT_THAT(hostile.at("config").get<std::string>(), HasSubstr(comment));
 }
 
-// What is shown is set as text: nothing makes elements or code of it.
+// The page sets names as text, never as elements or code.
 TEST_F(HostileNamesTest, AreTextInThePage) {
-  const fs::path sources = fs::path(MOBIUS_SOURCE_DIR) / "train" / "report_page";
+  const fs::path sources = fs::path(MOBIUS_SOURCE_DIR) / "train" / "compare" / "report_page";
   for (const char* file : {"page.js", "page.html"}) {
     const std::string text = read_text(sources / file);
     ASSERT_FALSE(text.empty());
@@ -202,4 +203,4 @@ TEST_F(HostileNamesTest, AreTextInThePage) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::report_test

@@ -1,4 +1,4 @@
-// A run that is stopped, killed or interrupted, and goes on, is the run that was not.
+// A run that is stopped, killed or interrupted and resumed equals the uninterrupted one.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 
 #include "tests/e2e/run_test.h"
 
-namespace mobius {
+namespace mobius::resume_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class ResumeTest : public RunTest {};
 
@@ -53,7 +53,7 @@ TEST_F(ResumeTest, ASignalSavesAndHasItsOwnExitCode) {
   }
 }
 
-// The pass over so many test sequences would take minutes.
+// A pass over this many test sequences would take minutes.
 TEST_F(ResumeTest, ASignalNeedNotWaitForTheTestPass) {
   Process process(mobius_command(train_arguments("run", {"task.n_test=3000000", "eval.every=1"})));
   ASSERT_TRUE(wait_until([&] { return lines_in("run") == 1; }));
@@ -66,11 +66,11 @@ TEST_F(ResumeTest, ASignalNeedNotWaitForTheTestPass) {
   EXPECT_EQ(read_checkpoint_header(step_file(folder_ / "run", 1)).step, 1);
 }
 
-// Whenever it comes, kill -9 leaves a folder from which the run goes on as if nothing had happened.
-// A life comes through some steps, and the next one goes on from it.
-class KilledRunTest : public RunTest, public testing::WithParamInterface<unsigned> {};
+// After kill -9 at any time, the run resumes from the folder as if nothing had happened. Each life
+// does some steps, and the next one continues.
+class KilledRunTest : public RunTest, public ::testing::WithParamInterface<unsigned> {};
 
-INSTANTIATE_TEST_SUITE_P(Seed, KilledRunTest, testing::Values(1U, 2U),
+INSTANTIATE_TEST_SUITE_P(Seed, KilledRunTest, ::testing::Values(1U, 2U),
                          [](const auto& test) { return std::to_string(test.param); });
 
 TEST_P(KilledRunTest, EndsWithTheSameBitsAfterAHundredAndFiftyKills) {
@@ -87,7 +87,7 @@ TEST_P(KilledRunTest, EndsWithTheSameBitsAfterAHundredAndFiftyKills) {
     for (bool is_done = false; !is_done;) {
       const std::size_t before = lines_in(run);
       Process process(mobius_command(arguments));
-      // Three in four once it trains, one in four maybe before.
+      // Three in four kills hit a run that trains; the others may come earlier.
       if (random() % 4 != 0) {
         wait_until([&] { return lines_in(run) != before || process.has_ended(); });
       }
@@ -96,7 +96,7 @@ TEST_P(KilledRunTest, EndsWithTheSameBitsAfterAHundredAndFiftyKills) {
       const Outcome outcome = process.wait();
       ASSERT_TRUE(outcome.signal == SIGKILL || outcome.exit_code == 0) << outcome.err;
       EXPECT_LT(outcome.peak_kib, 1.1 * static_cast<double>(straight.peak_kib));
-      EXPECT_THAT(newest_checkpoint(folder_ / run / "checkpoints").skipped, testing::IsEmpty());
+      EXPECT_THAT(newest_checkpoint(folder_ / run / "checkpoints").skipped, ::testing::IsEmpty());
       kills += outcome.signal == SIGKILL;
       is_done = outcome.exit_code == 0 || kills >= enough;
     }
@@ -108,4 +108,4 @@ TEST_P(KilledRunTest, EndsWithTheSameBitsAfterAHundredAndFiftyKills) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::resume_test

@@ -1,4 +1,4 @@
-// Whether two runs are the same, to the bit.
+// Compares two runs bit for bit.
 #pragma once
 
 #include <functional>
@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "tests/e2e/process.h"
-#include "train/experiment.h"
+#include "train/run/experiment.h"
 
 namespace mobius {
 
-/// The lines of metrics.jsonl without their timing.
+/// Returns the lines of metrics.jsonl without their timing.
 inline std::vector<nlohmann::json> metrics_in(const std::filesystem::path& run) {
   std::vector<nlohmann::json> lines;
   for (const std::string& line : lines_of(read_text(run / "metrics.jsonl"))) {
@@ -22,7 +22,7 @@ inline std::vector<nlohmann::json> metrics_in(const std::filesystem::path& run) 
   return lines;
 }
 
-/// The same of one split.
+/// Returns the lines of one split.
 inline std::vector<nlohmann::json> metrics_in(const std::filesystem::path& run,
                                               const std::string& split) {
   std::vector<nlohmann::json> lines = metrics_in(run);
@@ -30,7 +30,7 @@ inline std::vector<nlohmann::json> metrics_in(const std::filesystem::path& run,
   return lines;
 }
 
-/// Parameters, buffers, optimiser state and step counts, as bytes.
+/// Returns parameters, buffers, optimiser state and step counts, as bytes.
 inline std::string state_in(const std::filesystem::path& checkpoint, const Registries& known = {}) {
   const CheckpointHeader header = read_checkpoint_header(checkpoint);
   const auto config = parse_config(header.config, checkpoint.string(), known);
@@ -51,7 +51,7 @@ inline std::filesystem::path step_file(const std::filesystem::path& run, std::in
   return checkpoint_path(run / "checkpoints", step);
 }
 
-/// summary.json without what differs from one process to another.
+/// Returns summary.json without values that differ between processes.
 inline nlohmann::json summary_of(const std::filesystem::path& run) {
   nlohmann::json summary = nlohmann::json::parse(read_text(run / "summary.json"));
   for (const char* key : {"train_seconds", "step_ms", "tokens_per_s", "peak_bytes", "threads"}) {
@@ -60,7 +60,7 @@ inline nlohmann::json summary_of(const std::filesystem::path& run) {
   return summary;
 }
 
-/// What a run has come to, but for times.
+/// The results of a run, except for times.
 struct RunEnd {
   std::vector<nlohmann::json> metrics;
   nlohmann::json summary;
@@ -76,7 +76,7 @@ inline RunEnd end_of_run(const std::filesystem::path& run, std::int64_t last_ste
           state_in(run / "checkpoints" / "best.h5", known)};
 }
 
-/// How gtest shows it: without the states' bytes.
+/// Prints it for gtest, with hashes of the states.
 inline void PrintTo(const RunEnd& end, std::ostream* out) {
   *out << end.summary << " with states " << std::hash<std::string>()(end.last_state) << " and "
        << std::hash<std::string>()(end.best_state) << " and metrics";

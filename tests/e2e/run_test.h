@@ -1,4 +1,4 @@
-// A small run, and what starts it.
+// A small run and functions to start it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/e2e/run_comparison.h"
-#include "train/file.h"
+#include "train/io/file.h"
 
 namespace mobius {
 
@@ -23,7 +23,7 @@ eval: {every: 20}
 checkpoint: {every: 25}
 )";
 
-/// Files that were never finished; none where there is no folder.
+/// Returns the temporary files below a folder; none if the folder does not exist.
 inline std::vector<std::filesystem::path> temporary_files_below(
     const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> found;

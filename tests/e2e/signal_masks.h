@@ -1,4 +1,4 @@
-// Which threads of a process a signal from outside can reach.
+// Finds the threads of a process that a signal from outside can reach.
 #pragma once
 
 #include <sys/types.h>
@@ -19,12 +19,11 @@ inline SignalSet blocked_in(const std::filesystem::path& task) {
   for (const std::string& line : lines_of(read_text(task / "status"))) {
     if (line.starts_with(field)) return std::stoull(line.substr(field.size()), nullptr, 16);
   }
-  return SignalSet().set();  // it has ended
+  return SignalSet().set();  // the thread has ended
 }
 
-/// Those that may be caught, but for what the kernel sends to a thread for what it does itself
-/// (faults, writes that fail, the use of a terminal from the background), and two that the C
-/// library keeps to itself.
+/// Returns the signals that can be caught, except those that a thread itself causes (faults, failed
+/// writes, use of a terminal from the background) and two that the C library reserves.
 inline SignalSet signals_from_outside() {
   SignalSet set = SignalSet().set();
   for (const int signal : {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP,
@@ -36,7 +35,7 @@ inline SignalSet signals_from_outside() {
 
 struct Threads {
   int in_all = 0;
-  int open_to_signals = 0;  ///< on which a handler could run
+  int open_to_signals = 0;  ///< threads on which a handler could run
 };
 
 inline Threads threads_of(pid_t pid) {

@@ -1,4 +1,4 @@
-// What signals do, and a reader that leaves: nothing is lost.
+// Signals, and readers that close the output, lose nothing.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -13,15 +13,15 @@
 #include "tests/e2e/run_test.h"
 #include "tests/e2e/signal_masks.h"
 
-namespace mobius {
+namespace mobius::signals_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-// Of no warm-up and a constant rate, so that it may end after any step.
+// A run without warm-up and with a constant rate, which may end after any step.
 constexpr const char* kRun = R"(
 task: {name: mqar, vocab: 64, seq_len: 16, n_pairs: 4, n_test: 32}
 model: {d_model: 16, n_layers: 2, n_heads: 2, dropout: 0.1}
@@ -38,7 +38,7 @@ class SignalTest : public RunTest {
  protected:
   void SetUp() override { write_text(config_, kRun); }
 
-  // Trains without an end, and has come to its first steps.
+  // Starts an endless run and waits for its first steps.
   std::unique_ptr<Process> start(const std::string& run, const Surroundings& around = {},
                                  const std::vector<std::string>& settings = kWithoutEnd) const {
     auto process =
@@ -46,7 +46,7 @@ class SignalTest : public RunTest {
     EXPECT_TRUE(wait_until([&] { return lines_in(run) >= 3 || process->has_ended(); }));
     return process;
   }
-  // It was saved where it stopped, and goes on from there as if it had not been.
+  // Expects that the run was saved where it stopped, and resumes from there as if uninterrupted.
   void expect_saved(const std::string& run) {
     const fs::path folder = folder_ / run;
     EXPECT_THAT(read_text(folder / "summary.json"), HasSubstr("\"interrupted\""));
@@ -64,13 +64,13 @@ class SignalTest : public RunTest {
   }
 };
 
-// ---- which threads they reach
+// ---- the threads that signals reach
 
 TEST_F(SignalTest, ReachOneThreadAndItDoesNotCompute) {
   for (const int threads : {1, 2}) {
     auto settings = kWithoutEnd;
     settings.push_back("train.threads=" + std::to_string(threads));
-    // So wide that a step is worth two threads.
+    // Wide enough for two threads per step.
     settings.insert(settings.end(), {"model.d_model=64", "train.batch_size=64"});
     const std::string run = "threads-" + std::to_string(threads);
     const auto process = start(run, {}, settings);
@@ -82,12 +82,12 @@ TEST_F(SignalTest, ReachOneThreadAndItDoesNotCompute) {
   }
 }
 
-// ---- what each does
+// ---- the effect of each signal
 
 TEST_F(SignalTest, FourOfThemSaveAndStop) {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
     const std::string run = "stopped-by-" + std::to_string(signal);
-    // A shell ignores SIGINT in what it starts in the background; one that is sent is meant.
+    // A shell ignores SIGINT in background jobs, but an explicit one must have an effect.
     const auto process = start(run, {.ignored_signals = {SIGINT}});
     process->kill(signal);
     const Outcome outcome = process->wait();
@@ -115,7 +115,7 @@ TEST_F(SignalTest, NohupIsRespected) {
   EXPECT_EQ(process->wait().exit_code, 4);
 }
 
-// As `timeout` does, to the process and to its group.
+// `timeout` signals the process and its group.
 TEST_F(SignalTest, TwoAtOnceAreOne) {
   const auto process = start("run");
   for (int i = 0; i < 20; ++i) {
@@ -141,7 +141,7 @@ TEST_F(SignalTest, ASecondOneAfterASecondEndsAtOnce) {
   EXPECT_EQ(process.wait().signal, SIGINT);
 }
 
-// Scoring so many test sequences takes minutes, and there is nothing to save.
+// Evaluating this many test sequences takes minutes, and there is nothing to save.
 TEST_F(SignalTest, EndACommandThatCannotBeStoppedHalfWay) {
   const auto training = start("run", {}, {"task.n_test=3000000", "eval.every=3"});
   training->kill(SIGTERM);
@@ -162,7 +162,7 @@ struct RandomRun {
   bool reads_text;
 };
 
-// Products of oneDNN take most of the time of both.
+// oneDNN's products take most of the time of both.
 const std::vector<RandomRun> kRandomRuns = {{"lm", R"(
 task: {name: lm, text: text.txt, tokenizer: char, seq_len: 32}
 model: {d_model: 128, n_layers: 2, n_heads: 4}
@@ -183,8 +183,8 @@ checkpoint: {every: 20}
 
 class RandomSignals : public SignalTest {
  protected:
-  // Trains, stopped at random moments and resumed, run after run, until it has been stopped `count`
-  // times. Whatever stops it, each run must end as `straight` did.
+  // Trains one run after another, stopped at random moments and resumed, until `count` stops. Each
+  // run must end like `straight`.
   void stop_at_random(const RandomRun& kind, int threads, int count) {
     write_text(config_, kind.config);
     write_text(folder_ / "text.txt", some_text(300));
@@ -209,8 +209,8 @@ class RandomSignals : public SignalTest {
   }
 
  private:
-  // One life of the run, to its end or until a signal. Where that comes before the program listens,
-  // it may end it; there is nothing then that could be lost.
+  // Runs one life, to its end or until a signal. A signal that arrives before the program handles
+  // signals may end it; nothing can be lost then.
   int live(const std::string& run, std::vector<std::string> settings, bool is_to_be_stopped,
            std::mt19937& random) const {
     constexpr std::array signals = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
@@ -218,7 +218,7 @@ class RandomSignals : public SignalTest {
     const std::size_t before = lines_in(run);
     Process process(mobius_command(train_arguments(run, settings)));
     if (is_to_be_stopped) {
-      // Three in four once it trains, one in four maybe while it starts.
+      // Three in four signals hit a run that trains; the others may hit its start.
       if (random() % 4 != 0) {
         wait_until([&] { return lines_in(run) > before || process.has_ended(); });
       } else {
@@ -284,12 +284,12 @@ TEST_F(SignalTest, AClosedPipeSavesAndStops) {
   expect_saved("run");
 }
 
-// It waits for its reader until it is asked to stop.
+// The run waits for its reader until it is asked to stop.
 TEST_F(SignalTest, SaveAndStopARunWhoseOutputNobodyReads) {
   Pipe pipe;
   const auto process = start("run", {.standard_output = pipe.writer});
   std::size_t before = 0;
-  EXPECT_TRUE(wait_until([&] {  // no line for a while: the pipe is full
+  EXPECT_TRUE(wait_until([&] {  // the pipe is full if no line comes for a while
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     return std::exchange(before, lines_in("run")) == lines_in("run");
   }));
@@ -298,8 +298,8 @@ TEST_F(SignalTest, SaveAndStopARunWhoseOutputNobodyReads) {
   expect_saved("run");
 }
 
-// On a terminal of its own, which is then closed. Exit codes of its signal, or of a write that
-// fails where the signal is ignored.
+// The run's terminal is closed. The exit code is that of the signal, or of a failed write if the
+// signal is ignored.
 TEST_F(SignalTest, AClosedTerminalSavesAndStops) {
   for (const bool is_hangup_ignored : {false, true}) {
     const std::string run = is_hangup_ignored ? "write" : "hangup";
@@ -332,7 +332,7 @@ class FullOutput : public RunTest {
  protected:
   void SetUp() override { write_text(config_, kRun); }
 
-  // The outcome of a command whose standard output goes there.
+  // Runs a command with its standard output redirected by `redirection`.
   static Outcome mobius_to(const std::string& redirection, std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(),
                      {"sh", "-c", "exec '" MOBIUS_BINARY "' \"$@\" " + redirection, "sh"});
@@ -374,15 +374,15 @@ TEST_F(FullOutput, IsAFailureOfEveryCommand) {
       {"train", config_, "--out", folder_ / "full"}};
   for (const auto& command : commands) {
     const Outcome outcome = mobius_to("> /dev/full", command);
-    EXPECT_EQ(outcome.exit_code, 1) << testing::PrintToString(command);
+    EXPECT_EQ(outcome.exit_code, 1) << ::testing::PrintToString(command);
     EXPECT_THAT(outcome.err,
                 HasSubstr("mobius: error: standard output cannot be written: No space left"))
-        << testing::PrintToString(command);
+        << ::testing::PrintToString(command);
   }
   EXPECT_THAT(read_text(folder_ / "full" / "summary.json"), HasSubstr("\"finished\""));
 }
 
-// What is opened first must not take its place.
+// The first file that is opened must not take the descriptor of standard output.
 TEST_F(FullOutput, ThatIsClosedIsAFailureAndNotWrittenIntoAFile) {
   const Outcome outcome = mobius_to(">&-", {"train", config_, "--out", folder_ / "run"});
   EXPECT_EQ(outcome.exit_code, 1);
@@ -391,7 +391,7 @@ TEST_F(FullOutput, ThatIsClosedIsAFailureAndNotWrittenIntoAFile) {
   expect_same_run(folder_ / "straight", folder_ / "run", 4);
 }
 
-// As a pipe into `head`, which has seen enough.
+// Like a pipe into `head` that has finished.
 TEST_F(FullOutput, ThatIsAClosedPipeIsFailedInSilence) {
   Pipe pipe;
   pipe.close_reader();
@@ -401,7 +401,7 @@ TEST_F(FullOutput, ThatIsAClosedPipeIsFailedInSilence) {
   EXPECT_THAT(outcome.err, IsEmpty());
 }
 
-// Nobody is told what goes wrong, but it ends as it should.
+// The message is lost, but the exit code is right.
 TEST_F(FullOutput, OfErrorsChangesNoExitCode) {
   EXPECT_EQ(mobius_to("2> /dev/full", {"train", folder_ / "none.yaml"}).exit_code, 2);
   write_text(folder_ / "compare.yaml", "base: run.yaml\nvariations: [{name: a}]\n");
@@ -411,4 +411,4 @@ TEST_F(FullOutput, OfErrorsChangesNoExitCode) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::signals_test

@@ -1,4 +1,4 @@
-// scripts/soak.py in seconds; what it is for takes hours.
+// Tests scripts/soak.py in seconds; its purpose is runs of hours.
 
 #include <gmock/gmock.h>
 
@@ -7,12 +7,12 @@
 
 #include "tests/e2e/run_test.h"
 
-namespace mobius {
+namespace mobius::soak_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 class SoakTest : public RunTest {
  protected:
@@ -39,7 +39,7 @@ class SoakTest : public RunTest {
             "checkpoint.every=10"};
   }
   Outcome soak(const std::string& binary) const { return Process(command(binary, 1000)).wait(); }
-  // How many processes have this folder on their command line.
+  // Counts the processes with this folder on their command line.
   int processes_in(const fs::path& folder) const {
     int count = 0;
     for (const auto& process : fs::directory_iterator("/proc")) {
@@ -64,7 +64,7 @@ TEST_F(SoakTest, ARunThatIsEndedAgainAndAgainPasses) {
   EXPECT_EQ(result().at("lines_compared"), (nlohmann::json{{"train", 1000}, {"test", 50}}));
 }
 
-// Lives that do not learn as the uninterrupted run does.
+// The lives learn differently from the uninterrupted run.
 TEST_F(SoakTest, ARunThatDiffersFails) {
   const fs::path other = folder_ / "other";
   write_text(
@@ -77,7 +77,7 @@ TEST_F(SoakTest, ARunThatDiffersFails) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("verdict: FAIL"), HasSubstr("metrics.jsonl differs")));
 }
 
-// Neither run goes on alone.
+// Neither run continues alone.
 TEST_F(SoakTest, ASignalEndsBothRuns) {
   Process process(command(MOBIUS_BINARY, 1000000));
   const fs::path straight = folder_ / "soak" / "straight" / "metrics.jsonl";
@@ -100,4 +100,4 @@ TEST_F(SoakTest, ArgumentsThatCannotBeAreRefused) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::soak_test

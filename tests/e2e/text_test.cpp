@@ -1,4 +1,4 @@
-// Training on text, and on files of tokens, as a user would.
+// Trains on text and on token files, as a user would.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,16 +9,16 @@
 #include "tests/data/some_text.h"
 #include "tests/data/token_files.h"
 #include "tests/e2e/run_comparison.h"
-#include "train/safetensors.h"
+#include "train/checkpoint/safetensors.h"
 
-namespace mobius {
+namespace mobius::text_test {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr const char* kTextRun = R"(
 task: {name: lm, seq_len: 16}
@@ -28,7 +28,7 @@ eval: {every: 3}
 checkpoint: {every: 2}
 )";
 
-class TextTest : public testing::Test {
+class TextTest : public ::testing::Test {
  protected:
   void SetUp() override {
     write_text(config_, kTextRun);
@@ -74,7 +74,7 @@ TEST_F(TextTest, EveryTokenizerTrainsAndEvaluates) {
   }
 }
 
-// A tokeniser made anew would have other tokens for this text.
+// A new tokeniser would have other tokens for this text.
 TEST_F(TextTest, EvaluatesWithTheTokenizerOfTheCheckpoint) {
   ASSERT_EQ(train({"task.text=" + text_, "task.tokenizer=char"}).exit_code, 0);
   std::string shorter = some_text(80);
@@ -102,8 +102,8 @@ TEST_F(TextTest, FilesOfTokens) {
   }
 }
 
-// A vocabulary that is a multiple of nothing, and larger than 16 bits: the model has a row for each
-// token and no more, so that none can take probability from them or be predicted.
+// The vocabulary is prime and larger than 16 bits. The model has exactly one row per token: padding
+// rows would take probability from tokens or be predicted.
 TEST_F(TextTest, TheVocabularyIsNotPadded) {
   constexpr std::uint32_t vocab = 70001;
   std::vector<std::uint32_t> tokens;
@@ -134,14 +134,14 @@ TEST_F(TextTest, FaultsOfFilesAreOneLine) {
   };
   expect_error(train({"task.text=" + (folder_ / "absent.txt").string()}),
                "absent.txt: no such file");
-  expect_error(on_tokens("abc"), "t.bin: 3 bytes are no whole number of 16-bit tokens");
+  expect_error(on_tokens("abc"), "t.bin: 3 bytes are not a whole number of 16-bit tokens");
   expect_error(on_tokens("abcd"), "t.bin: 2 tokens are fewer than a sequence of 16");
   expect_error(on_tokens(llm_c_header(20240520, 9, 0)), "t.bin: version 9 of the token format");
   std::vector<std::uint16_t> tokens(200, 7);
   tokens[20] = 50;
   expect_error(on_tokens(bytes_of(tokens)),
                "t.bin: token 50 at index 20 (byte 40) is not below the vocabulary size 50");
-  EXPECT_FALSE(fs::exists(folder_ / "run")) << "nothing is started";
+  EXPECT_FALSE(fs::exists(folder_ / "run")) << "no run is started";
 }
 
 // A score of tokens that do not keep the text would compare with none.
@@ -153,12 +153,12 @@ TEST_F(TextTest, ATokenizerThatDoesNotKnowTheText) {
   const Outcome trained = train(
       {"task.text=" + text_, "task.tokenizer=sentencepiece", "task.tokenizer_model=" + model});
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
-  EXPECT_EQ(trained.err, "") << "the library speaks for itself";
+  EXPECT_EQ(trained.err, "") << "the library prints messages";
   EXPECT_THAT(
       trained.out,
-      AllOf(testing::ContainsRegex("\ndata: [0-9]+ training and [0-9]+ validation tokens, [1-9]"),
-            testing::ContainsRegex("\nwarning: training text: [0-9]+ of [0-9]+ tokens "),
-            testing::ContainsRegex("\nwarning: validation text: [0-9]+ of [0-9]+ tokens [(]"),
+      AllOf(::testing::ContainsRegex("\ndata: [0-9]+ training and [0-9]+ validation tokens, [1-9]"),
+            ::testing::ContainsRegex("\nwarning: training text: [0-9]+ of [0-9]+ tokens "),
+            ::testing::ContainsRegex("\nwarning: validation text: [0-9]+ of [0-9]+ tokens [(]"),
             Not(HasSubstr(" bits per byte\n")), Not(HasSubstr(" bits per byte,"))));
   EXPECT_FALSE(metrics_in(folder_ / "run", "test").back().contains("bits_per_byte"));
   EXPECT_THAT(read_text(folder_ / "run" / "summary.json"), Not(HasSubstr("bits_per_byte")));
@@ -183,18 +183,19 @@ TEST_F(TextTest, FaultsOfATokenizerNameTheirKey) {
   };
   EXPECT_THAT(
       fault(1, {"task.tokenizer_model=" + text_}),
-      StartsWith("mobius: error: task.tokenizer_model: " + text_ + ": this is no Sentence"));
+      StartsWith("mobius: error: task.tokenizer_model: " + text_ + ": this is not a Sentence"));
   EXPECT_THAT(fault(1, {"task.tokenizer_model=none.model"}),
               StartsWith("mobius: error: task.tokenizer_model: none.model: "));
   EXPECT_THAT(fault(2, {"task.vocab=100"}), StartsWith("mobius: error: task.vocab: expected at "));
   EXPECT_THAT(fault(2, {"task.vocab=9000"}),
-              StartsWith("mobius: error: task.vocab: the text has no more than "));
+              StartsWith("mobius: error: task.vocab: the text has at most "));
   write_text(text_, std::string(1000, '\t'));
   EXPECT_EQ(fault(1, {"task.vocab=300"}),
             "mobius: error: task.text: the text has nothing to learn pieces from\n");
   write_text(text_, "aaaaaaaaa");  // the library ends its program here
-  EXPECT_THAT(fault(1, {"task.vocab=270"}), HasSubstr("task.text: the text is too short to learn"));
-  EXPECT_FALSE(fs::exists(folder_ / "run")) << "nothing is started";
+  EXPECT_THAT(fault(1, {"task.vocab=270"}),
+              HasSubstr("task.text: the text is too short or too repetitive to learn"));
+  EXPECT_FALSE(fs::exists(folder_ / "run")) << "no run is started";
 }
 
 TEST_F(TextTest, WhatIsLearnedFromIsNotTestedOn) {
@@ -269,4 +270,4 @@ TEST_F(TextTest, TheBibleFromDebian) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::text_test

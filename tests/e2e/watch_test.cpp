@@ -3,11 +3,11 @@
 
 #include "tests/e2e/process.h"
 
-namespace mobius {
+namespace mobius::watch_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(WatchCommand, DrawsUntilTheRunEnds) {
   const TemporaryFolder folder;
@@ -54,4 +54,4 @@ TEST(WatchCommand, RefusesWhatIsNoFolder) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::watch_test

@@ -1,17 +1,18 @@
-// Preloaded into a program (LD_PRELOAD), this notes the program's calls on files below a folder,
-// and lets some of them fail or one be the last. By the environment:
+// A library to preload (LD_PRELOAD), which logs the calls of a program on files below a folder and
+// makes some of them fail, or kills the program at one. Environment variables control it:
 //
 //   FAULTS_BELOW=DIR         the folder, an absolute path
 //   FAULTS_LOG=FILE          gets a line for each call: "NUMBER KIND FATE PATH"
-//   FAULTS_KINDS=write,sync  the kinds of calls that are counted, from 1; the others have the
-//   number 0 FAULTS_FIRST=N           the calls, by their numbers, that meet what FAULTS_HOW says;
-//   without, none does FAULTS_LAST=N FAULTS_HOW=kill          the program is killed before the call
-//              kill_halfway  the same, but a write has written half of its bytes
-//              half          half of the bytes are read or written
-//              ERRNO         the call fails with this number
+//   FAULTS_KINDS=write,sync  the kinds of calls to count, from 1; the others have number 0
+//   FAULTS_FIRST=N           the first call to meet the fault; without it, none does
+//   FAULTS_LAST=N            the last call to meet the fault
+//   FAULTS_HOW=kill          kills the program before the call
+//              kill_halfway  kills it after a write has written half of its bytes
+//              half          reads or writes half of the bytes
+//              ERRNO         fails the call with this number
 //
-// It looks at the program that was started with these variables and at what that forks, but not at
-// programs that it starts. A call that fails has done nothing, but for close().
+// It affects the program that was started with these variables and its forks, but not programs that
+// it starts. A call that fails does nothing, except for close().
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -35,7 +36,7 @@
 
 namespace {
 
-/// The function that would have been called without this library.
+/// Returns the function that would be called without this library.
 template <typename Function>
 Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
@@ -91,7 +92,7 @@ class Faults {
     return faults;
   }
 
-  // What becomes of the call. Sets errno where it is to fail.
+  // Decides the fate of the call. Sets errno if it must fail.
   Fate meet(const char* kind, const std::string& path) {
     if (!is_below(path)) return Fate::done;
     const int error = errno;
@@ -105,7 +106,7 @@ class Faults {
   }
 
   [[noreturn]] void kill_program() const {
-    ::kill(program_, SIGKILL);  // not a child that it forked: that would only be an error more
+    ::kill(program_, SIGKILL);  // the program, even if a forked child makes the call
     while (true) ::pause();
   }
 
@@ -117,7 +118,7 @@ class Faults {
         last_(number_in("FAULTS_LAST")),
         error_(number_in("FAULTS_HOW")),
         program_(::getpid()) {
-    const char* mark = "FAULTS_STARTED";  // it is there in the programs that this one starts
+    const char* mark = "FAULTS_STARTED";  // inherited by the programs that this one starts
     if (below_.empty() || !variable(mark).empty()) return;
     ::setenv(mark, "1", 1);
     const std::string how = variable("FAULTS_HOW");
@@ -126,7 +127,7 @@ class Faults {
            : how == "half"         ? Fate::halved
                                    : Fate::failed;
     void* shared = ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);  // with what is forked
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);  // shared with forks
     if (shared == MAP_FAILED) std::abort();
     calls_so_far_ = new (shared) std::atomic<int>(0);
     open_log(variable("FAULTS_LOG"));
@@ -155,10 +156,10 @@ class Faults {
   const pid_t program_;
   Fate how_ = Fate::done;
   int log_ = -1;
-  std::atomic<int>* calls_so_far_ = nullptr;  // none: nothing is looked at
+  std::atomic<int>* calls_so_far_ = nullptr;  // null: inactive
 };
 
-// A call that is done or not.
+// Makes a call that is done or fails.
 template <typename Result, typename Call>
 Result meet(const char* kind, const std::string& path, Result failure, Call call) {
   const Fate fate = Faults::of_this_program().meet(kind, path);
@@ -166,7 +167,7 @@ Result meet(const char* kind, const std::string& path, Result failure, Call call
   return fate == Fate::failed ? failure : call();
 }
 
-// A call that moves `size` bytes or fewer; `call` takes how many.
+// Makes a call that moves at most `size` bytes; `call` takes their number.
 template <typename Call>
 ssize_t move_bytes(const char* kind, int descriptor, std::size_t size, Call call) {
   const Fate fate = Faults::of_this_program().meet(kind, path_of(descriptor));
@@ -188,15 +189,15 @@ std::FILE* meet_open(const char* path, const char* mode, const char* name) {
               [&] { return next<decltype(::fopen)>(name)(path, mode); });
 }
 
-// The last argument of open(), which is there where a file may be made.
+// Returns the last argument of open(), which exists if the call may create a file.
 mode_t mode_in(int flags, va_list arguments) {
   return (flags & O_CREAT) == 0 ? 0 : va_arg(arguments, mode_t);
 }
 
 }  // namespace
 
-// The calls of the C library, as it declares them. Within it calls do not pass here: what fopen()
-// opens and remove() removes is met in these.
+// The functions of the C library, as it declares them. Calls within the library do not pass here,
+// so fopen() and remove() are wrapped, too.
 extern "C" {
 
 int open(const char* path, int flags, ...) {
@@ -274,7 +275,7 @@ ssize_t pwrite64(int file, const void* data, std::size_t size, off64_t offset) {
   return pwrite(file, data, size, offset);
 }
 
-// Of a part, the first piece.
+// Writes the first piece if only a part is asked for.
 ssize_t writev(int file, const iovec* pieces, int count) {
   std::size_t size = 0;
   for (int i = 0; i < count; ++i) size += pieces[i].iov_len;
@@ -293,7 +294,7 @@ int fdatasync(int file) {
               [&] { return next<decltype(::fdatasync)>("fdatasync")(file); });
 }
 
-// The file is closed, whatever is said of it.
+// Closes the file even if the call reports a failure.
 int close(int file) {
   const std::string path = path_of(file);
   const int closed = next<decltype(::close)>("close")(file);

@@ -1,5 +1,5 @@
-// Checkpoints, sealed anew.
-#include "train/checkpoint.h"
+// Checkpoints with valid checksums.
+#include "train/checkpoint/checkpoint.h"
 
 #include <cmath>
 
@@ -7,7 +7,7 @@
 #include "tests/data/some_text.h"
 #include "tests/fuzz/target.h"
 #include "tests/hostile_checkpoint.h"
-#include "train/experiment.h"
+#include "train/run/experiment.h"
 
 namespace mobius {
 
@@ -27,8 +27,8 @@ CheckpointHeader header_with(const std::optional<TokenizerModel>& tokenizer) {
   return header;
 }
 
-// The model of fuzz_config, with more parameters or fewer: HDF5 keeps many members of a group in
-// another way than few.
+// Makes the model of fuzz_config with more or fewer parameters, because HDF5 stores many members of
+// a group differently from few.
 CheckpointTensors tensors_with(bool is_small) {
   CheckpointTensors tensors;
   if (!is_small) {
@@ -58,14 +58,14 @@ class CheckpointTarget final : public FuzzTarget {
 
   std::string make(FuzzRandom& random) override {
     std::string content = random.one_of(files_);
-    if (random.chance(3)) {  // by the library first
+    if (random.chance(3)) {  // a change by the library first
       const fs::path path = folder_ / "changed.h5";
       write_text(path, content);
       alter_checkpoint(path, random.one_of(changes_).apply);
       content = read_text(path);
       if (random.chance(2)) return content;
     }
-    return sealed_anew(mutate_bytes(content, seal_bytes, random));
+    return with_valid_checksum(mutate_bytes(content, checksum_block_bytes, random));
   }
 
   std::string read(const fs::path& file) const override {
@@ -92,7 +92,8 @@ class CheckpointTarget final : public FuzzTarget {
  private:
   std::string check(const fs::path& file, const CheckpointHeader& header,
                     const std::vector<NamedTensor>& parameters) const {
-    if (header.step < 0 || header.step > std::int64_t{1} << 53) return nonsense("of no step");
+    if (header.step < 0 || header.step > std::int64_t{1} << 53)
+      return nonsense("its step is invalid");
     std::uintmax_t bytes = 0;
     for (const auto& [name, value] : parameters) {
       bytes += value.bytes();
@@ -108,7 +109,7 @@ class CheckpointTarget final : public FuzzTarget {
     const bool is_same = again.step == header.step && again.seed == header.seed &&
                          again.config == header.config && again.tokenizer == header.tokenizer &&
                          read_parameters(copy).size() == parameters.size();
-    return is_same ? "" : nonsense("it is not what it is written as");
+    return is_same ? "" : nonsense("it does not survive writing and reading");
   }
 
   const fs::path folder_;

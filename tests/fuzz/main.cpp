@@ -1,9 +1,9 @@
 // fuzz KIND SEED COUNT [FIRST]: reads COUNT damaged files of a kind, from number FIRST on.
 //
-// Each is read in a process of its own, one in 25 also by the program. What fails: a crash, more
-// than 20 seconds, more than 1 GiB of memory, a file taken that makes no sense, an exception that
-// is no Error of ours, a message of more than one line or with words of a library. The file is then
-// kept, in the current folder, as fuzz-KIND-SEED-NUMBER.
+// Each is read in a separate process, and one in 25 also by the program. Failures are: a crash,
+// more than 20 seconds, more than 1 GiB of memory, an invalid file that was accepted, an exception
+// other than Error, a message of more than one line or with the words of a library. The file of a
+// failure is kept in the current folder as fuzz-KIND-SEED-NUMBER.
 #include <fmt/core.h>
 #include <fmt/format.h>
 
@@ -13,11 +13,11 @@
 #include <map>
 #include <optional>
 
+#include "core/isolated.h"
 #include "core/parallel.h"
 #include "tests/e2e/process.h"
 #include "tests/fuzz/target.h"
-#include "core/isolated.h"
-#include "train/printable.h"
+#include "train/io/printable.h"
 
 namespace mobius {
 
@@ -47,11 +47,11 @@ std::string fault_of_line(const std::string& line) {
   return "";
 }
 
-// What is wrong with a message to the user about the file; "" where nothing is. A configuration may
-// have several faults, each with its place on a line of its own.
+// Returns what is wrong with a message to the user about the file, or "". A configuration may have
+// several faults, each on a separate line with its position.
 std::string fault_of_message(const std::string& message, const fs::path& file) {
   const std::vector<std::string> lines = lines_of(message);
-  if (lines.empty()) return "it says nothing";
+  if (lines.empty()) return "the message is empty";
   for (const std::string& line : lines) {
     if (const std::string fault = fault_of_line(line); !fault.empty()) return fault;
     if (lines.size() > 1 && !line.starts_with(file.string() + ":"))
@@ -62,10 +62,10 @@ std::string fault_of_message(const std::string& message, const fs::path& file) {
 
 struct ReadOutcome {
   bool is_taken = false;
-  std::string fault;  // "" where there is none
+  std::string fault;  // "" if there is none
 };
 
-// In the child: what read() finds, with exceptions that are not ours told as a fault.
+// Runs in the child. Returns the result of read(), and foreign exceptions as a fault.
 std::string read_and_tell(const FuzzTarget& target, const fs::path& file) {
   try {
     return target.read(file);
@@ -91,7 +91,7 @@ ReadOutcome read_isolated(const FuzzTarget& target, const fs::path& file) {
   }
 }
 
-// What is wrong with how the program takes the file.
+// Returns what is wrong with the program's behaviour on the file, or "".
 std::string run_program(const FuzzTarget& target, const fs::path& file) {
   Process process(mobius_command(target.command(file)));
   const auto deadline = std::chrono::steady_clock::now() + 3 * most_time;
@@ -120,8 +120,8 @@ std::uint64_t number_of(const char* text) {
 
 int fuzz(const std::string& kind, std::uint64_t seed, std::uint64_t count, std::uint64_t first) {
   const auto found = kinds.find(kind);
-  if (found == kinds.end()) throw Error("there is no kind {}", kind);
-  set_num_threads(1);  // a child has no other thread
+  if (found == kinds.end()) throw Error("unknown kind {}", kind);
+  set_num_threads(1);  // a forked child has only one thread
   const TemporaryFolder folder;
   const std::unique_ptr<FuzzTarget> target = found->second(folder.path());
   const fs::path file = folder / "input";
@@ -139,7 +139,7 @@ int fuzz(const std::string& kind, std::uint64_t seed, std::uint64_t count, std::
     fmt::print("{}: {}\n", kept, printable(fault));
     std::fflush(stdout);
   }
-  fmt::print("{}: {} files, of which {} were taken; {} faults\n", kind, count, taken, faults);
+  fmt::print("{}: {} files, of which {} were accepted; {} faults\n", kind, count, taken, faults);
   return faults == 0 ? 0 : 1;
 }
 

@@ -8,7 +8,7 @@ namespace mobius {
 
 namespace {
 
-// A place and a length of a part of a text, short more often than long.
+// The position and length of a part of a text.
 struct Part {
   std::size_t begin, size;
 };
@@ -26,7 +26,7 @@ void flip_bit(std::string& bytes, std::size_t begin, FuzzRandom& random) {
   byte = static_cast<char>(byte ^ (1 << random.below(8)));
 }
 
-// Of 1, 2, 4 or 8 bytes, little-endian.
+// Writes an integer of 1, 2, 4 or 8 bytes, little-endian.
 void set_integer(std::string& bytes, std::size_t begin, FuzzRandom& random) {
   static const std::vector<std::uint64_t> values = {0,
                                                     1,
@@ -100,7 +100,7 @@ void change_bytes(std::string& bytes, std::size_t begin, FuzzRandom& random) {
   }
 }
 
-// Where the runs of digits of a text are.
+// Finds the runs of digits in a text.
 std::vector<Part> numbers_in(const std::string& text) {
   std::vector<Part> numbers;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -165,7 +165,7 @@ void change_text(std::string& text, const std::vector<std::string>& words,
   }
 }
 
-// Of one change alone more is taken, and read to its end.
+// Half of the inputs get a single change: more of them are accepted and read to their end.
 std::size_t changes_of(FuzzRandom& random) { return random.chance(2) ? 1 : 1 + random.below(8); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Inputs made from good ones by damage that knows a little of what it damages.
+// Mutates valid inputs with some knowledge of their format.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace mobius {
 
-/// Random numbers of one input: they depend on the seed and the number of the input alone.
+/// The random numbers of one input. They depend only on the seed and the number of the input.
 class FuzzRandom {
  public:
   FuzzRandom(std::uint64_t seed, std::uint64_t index) : numbers_(seed * 1'000'003 + index) {}
 
-  /// Below n, which is at least 1.
+  /// Returns a number below n, which is at least 1.
   std::size_t below(std::size_t n) { return numbers_() % n; }
   bool chance(std::size_t one_in) { return below(one_in) == 0; }
   std::uint64_t bits() { return numbers_(); }
@@ -27,12 +27,12 @@ class FuzzRandom {
   std::mt19937_64 numbers_;
 };
 
-/// One to eight changes of bytes from `begin` on: bits, integers at and beside their limits, cuts,
-/// copies of a part, zeros.
+/// Applies one to eight changes to bytes from `begin` on: bit flips, integers at and near their
+/// limits, cuts, copies of a part, zeros.
 std::string mutate_bytes(std::string bytes, std::size_t begin, FuzzRandom& random);
 
-/// One to eight changes of a text: as above, and words of `words` put in, parts of `others` put in,
-/// numbers in digits replaced by ones at their limits.
+/// Applies one to eight changes to a text: those of mutate_bytes, insertions of `words` and of
+/// parts of `others`, and decimal numbers replaced by ones at their limits.
 std::string mutate_text(std::string text, const std::vector<std::string>& words,
                         const std::vector<std::string>& others, FuzzRandom& random);
 

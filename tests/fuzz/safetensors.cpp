@@ -1,13 +1,13 @@
-// Files of parameters.
-#include "train/safetensors.h"
+// Safetensors files.
+#include "train/checkpoint/safetensors.h"
 
 #include <cmath>
 #include <cstring>
 
 #include "tests/fuzz/target.h"
 #include "tests/temporary_folder.h"
-#include "train/checkpoint.h"
-#include "train/experiment.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/run/experiment.h"
 
 namespace mobius {
 
@@ -63,7 +63,7 @@ class SafetensorsTarget final : public FuzzTarget {
     data_ = file.substr(sizeof size + size);
   }
 
-  // Damage to the header leaves its size right, or else nothing more would be found.
+  // The size of a damaged header stays correct, because a wrong one would hide all other damage.
   std::string make(FuzzRandom& random) override {
     const std::string header =
         random.chance(8) ? header_ : mutate_text(header_, words_, {header_, header_}, random);
@@ -81,7 +81,7 @@ class SafetensorsTarget final : public FuzzTarget {
     write_safetensors(copy, content);
     const Safetensors again = read_safetensors(copy);
     if (again.metadata != content.metadata || again.tensors.size() != content.tensors.size())
-      return nonsense("it is not what it is written as");
+      return nonsense("it does not survive writing and reading");
 
     const std::vector<NamedTensor> wanted = parameters();
     fill_from_safetensors(file, wanted);

@@ -1,4 +1,4 @@
-// What a fuzzer tries: a kind of file, and the parts of Mobius that read it.
+// The targets of the fuzzer: a kind of file, and the parts of Mobius that read it.
 #pragma once
 
 #include <filesystem>
@@ -10,25 +10,25 @@
 
 namespace mobius {
 
-/// Found by a check: a file that should have been refused was taken.
-inline std::string nonsense(const std::string& what) { return "taken, but " + what; }
+/// Describes a file that was accepted, but should have been refused.
+inline std::string nonsense(const std::string& what) { return "accepted, but " + what; }
 
 class FuzzTarget {
  public:
   virtual ~FuzzTarget() = default;
 
-  /// A file of the kind, mostly damaged. Depends on the random numbers alone.
+  /// Makes a file of the kind, mostly damaged. Depends only on the random numbers.
   virtual std::string make(FuzzRandom& random) = 0;
 
-  /// Reads the file in every way that Mobius does. Throws Error where it is refused. Returns "", or
-  /// what is wrong with having taken it. Called in a process of its own.
+  /// Reads the file in every way that Mobius does. Throws Error if it is refused. Returns "", or
+  /// why it should not have been accepted. Runs in a separate process.
   virtual std::string read(const std::filesystem::path& file) const = 0;
 
-  /// The arguments of a command of `mobius` that reads the file.
+  /// Returns the arguments of a `mobius` command that reads the file.
   virtual std::vector<std::string> command(const std::filesystem::path& file) const = 0;
 };
 
-/// Good files that they need are written to the folder.
+/// Make targets, which write the valid files that they need to the folder.
 std::unique_ptr<FuzzTarget> make_yaml_target(const std::filesystem::path& folder);
 std::unique_ptr<FuzzTarget> make_checkpoint_target(const std::filesystem::path& folder);
 std::unique_ptr<FuzzTarget> make_safetensors_target(const std::filesystem::path& folder);

@@ -1,4 +1,4 @@
-// Files of tokens.
+// Token files.
 #include <cstring>
 
 #include "data/lm.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t vocab = 300;
 
-// The tokens of a file, read by the words of the format alone; nothing where they are none.
+// Reads the tokens of a file directly by the format; empty if the file is invalid.
 std::vector<std::uint32_t> tokens_in(const std::string& file) {
   const auto number = [&file](std::size_t at, std::size_t width) {
     std::uint32_t value = 0;
@@ -52,7 +52,7 @@ class TokensTarget final : public FuzzTarget {
   std::string make(FuzzRandom& random) override {
     const std::string& good = random.one_of(files_);
     if (random.chance(8)) return mutate_bytes(good, 0, random);
-    // In the first numbers of a header, or behind it, where the tokens stay in range.
+    // Damages only the first numbers of the header: the tokens stay in range.
     std::string file = mutate_bytes(good.substr(0, 16), 0, random) + good.substr(16);
     if (random.chance(2)) file = good.substr(0, good.size() - random.below(good.size()));
     return file;
@@ -61,11 +61,11 @@ class TokensTarget final : public FuzzTarget {
   std::string read(const fs::path& file) const override {
     const std::vector<std::uint32_t> expected = tokens_in(read_text(file));
     const auto source = open_token_file(file, TokenFormat::automatic, vocab);
-    if (source->size() != expected.size()) return nonsense("it has another number of tokens");
+    if (source->size() != expected.size()) return nonsense("its number of tokens is wrong");
     std::vector<std::int32_t> tokens(expected.size());
     source->read(0, tokens);
     if (!std::equal(tokens.begin(), tokens.end(), expected.begin()))
-      return nonsense("its tokens are others");
+      return nonsense("its tokens are wrong");
 
     LmOptions options;
     options.tokens = file.string();

@@ -3,9 +3,9 @@
 
 #include "tests/fuzz/target.h"
 #include "tests/temporary_folder.h"
-#include "train/comparison_file.h"
-#include "train/config.h"
-#include "train/config_document.h"
+#include "train/compare/comparison_file.h"
+#include "train/config/config.h"
+#include "train/config/document.h"
 
 namespace mobius {
 
@@ -92,15 +92,15 @@ class YamlTarget final : public FuzzTarget {
   }
 
  private:
-  // What is written of a configuration reads back as the same.
+  // A configuration must survive writing and reading.
   static std::string check(const ConfigDocument& document) {
     const Registries known;
     const std::string yaml = resolved_yaml(*make_config(document, known));
     try {
       const std::string again = resolved_yaml(*parse_config(yaml, "again", known));
-      return again == yaml ? "" : nonsense("it is not what it reads back as");
+      return again == yaml ? "" : nonsense("it does not survive writing and reading");
     } catch (const Error& error) {
-      return nonsense(std::string("what it is written as is refused: ") + error.what());
+      return nonsense(std::string("it is refused after writing: ") + error.what());
     }
   }
 

@@ -43,11 +43,11 @@ void Arguments::load(const std::string& input, Variable parameter, std::int64_t 
 
 Tensor Arguments::gradient(const std::string& input) const {
   const Variable& leaf = (*this)[input];
-  const auto placed = places_.find(input);
-  const Tensor& grad = placed == places_.end() ? leaf.grad() : placed->second.parameter.grad();
+  const auto place = places_.find(input);
+  const Tensor& grad = place == places_.end() ? leaf.grad() : place->second.parameter.grad();
   if (!grad.defined()) return leaf.data().zeros_like();
-  if (placed == places_.end()) return grad;
-  const std::int64_t first = placed->second.first_row;
+  if (place == places_.end()) return grad;
+  const std::int64_t first = place->second.first_row;
   return grad.slice(0, first, first + leaf.size(0));
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "tests/device.h"
 
 namespace mobius::golden {
 
@@ -80,7 +81,7 @@ template <class T>
 Tensor read_values(hid_t dataset, hid_t memory_type, const Shape& shape, const std::string& name) {
   std::vector<T> values(static_cast<std::size_t>(numel(shape)));
   require(H5Dread(dataset, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), name);
-  return Tensor::from(values, shape);
+  return placed::from(values, shape);
 }
 
 Tensor read_tensor(hid_t group, const std::string& name) {

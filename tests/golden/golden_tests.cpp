@@ -56,7 +56,7 @@ double gradient_floor(const GoldenCase& golden, const Tensor& input, DType dtype
 }
 
 // The largest errors seen, by file and type; printed at the end.
-class Worst : public testing::Environment {
+class Worst : public ::testing::Environment {
  public:
   void add(const std::string& file, Tolerance error) {
     Tolerance& worst = worst_[file];
@@ -73,7 +73,7 @@ class Worst : public testing::Environment {
   std::map<std::string, Tolerance> worst_;
 };
 
-class GoldenTest : public testing::Test {
+class GoldenTest : public ::testing::Test {
  public:
   GoldenTest(fs::path file, std::string name, DType dtype, Worst& worst)
       : file_(std::move(file)), name_(std::move(name)), dtype_(dtype), worst_(worst) {}
@@ -159,10 +159,10 @@ void register_tests(Worst& worst) {
   for (const fs::path& file : golden_files())
     for (const std::string& name : case_names(file))
       for (const DType dtype : {DType::f64, DType::f32})
-        testing::RegisterTest(
+        ::testing::RegisterTest(
             file.stem().c_str(), fmt::format("{}_{}", name, name_of(dtype)).c_str(), nullptr,
             nullptr, __FILE__, __LINE__,
-            [=, &worst]() -> testing::Test* { return new GoldenTest(file, name, dtype, worst); });
+            [=, &worst]() -> ::testing::Test* { return new GoldenTest(file, name, dtype, worst); });
 }
 
 }  // namespace
@@ -170,9 +170,9 @@ void register_tests(Worst& worst) {
 }  // namespace mobius::golden
 
 int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
   auto* worst = new mobius::golden::Worst;
-  testing::AddGlobalTestEnvironment(worst);  // owns it
+  ::testing::AddGlobalTestEnvironment(worst);  // owns it
   try {
     mobius::golden::register_tests(*worst);
   } catch (const std::exception& error) {

@@ -7,10 +7,10 @@
 #include "nn/attention/conformal.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/performer.h"
-#include "nn/attention/softmax.h"
-#include "nn/attention/sparse.h"
 #include "nn/attention/w2.h"
 #include "nn/language_model.h"
+#include "tests/device.h"
+#include "tests/nn/sparse_reference.h"
 
 namespace mobius::golden {
 
@@ -61,13 +61,15 @@ std::unique_ptr<AttentionOptions> options_of(const std::string& kind) {
 // An attention layer without biases; its initial values are about to be overwritten.
 std::shared_ptr<Attention> build_layer(const AttentionOptions& options, const Arguments& a,
                                        Positions positions) {
-  return options.build(
-      {.d_model = a["x"].size(-1),
-       .n_heads = a.integer("n_heads"),
-       .bias = false,
-       .positions = positions,
-       .max_distance = a.has("rel") ? (a["rel"].size(0) - 1) / 2 : 1,
-       .init = Initializer(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(), Device{})});
+  ModelOptions model;
+  model.d_model = a["x"].size(-1);
+  model.n_heads = a.integer("n_heads");
+  model.bias = false;
+  model.positions = positions;
+  if (a.has("rel")) model.max_distance = (a["rel"].size(0) - 1) / 2;
+  return options.build({.model = model,
+                        .init = Initializer(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(),
+                                            testing::device())});
 }
 
 // ---- parts
@@ -85,18 +87,17 @@ Outputs run_layer_norm(Arguments& a) {
 }
 
 Outputs run_swiglu(Arguments& a) {
-  const Initializer init(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(), Device{});
-  const SwigluMlp mlp(init, {.d_model = a["w_gate"].size(1),
-                             .d_ff = a["w_gate"].size(0),
-                             .bias = false,
-                             .output_scale = 1});
+  const Initializer init(/*seed=*/0, /*std=*/1, /*orthogonal=*/false, a.dtype(), testing::device());
+  const Mlp mlp(init, MlpKind::swiglu, {a["w_gate"].size(1), a["w_gate"].size(0), false, 1});
   for (const std::string name : {"w_gate", "w_up", "w_down"})
     a.load(name, parameter_of(mlp, name + ".weight"));
   return {{"y", mlp.forward(a["x"])}};
 }
 
 Outputs run_cross_entropy(Arguments& a) {
-  return {{"loss", cross_entropy(a["logits"], a.tensor("labels")).loss}};
+  const Variable logits = a["logits"];
+  const Labels labels("labels", a.tensor("labels"), logits.size(1));
+  return {{"loss", cross_entropy(logits, labels).loss}};
 }
 
 Outputs run_adamw(Arguments& a) {
@@ -104,15 +105,14 @@ Outputs run_adamw(Arguments& a) {
   const Tensor m = p.zeros_like(), v = p.zeros_like();
   const Tensor& grads = a.tensor("grads");
   for (std::int64_t step = 0; step < grads.size(0); ++step) {
-    const Tensor grad = grads.slice(0, step, step + 1).squeeze(0).contiguous();
-    backend_for(p.device())
-        .adamw({.lr = a.number("lr"),
-                .beta1 = a.number("beta1"),
-                .beta2 = a.number("beta2"),
-                .eps = a.number("eps"),
-                .weight_decay = a.number("weight_decay"),
-                .step = step + 1},
-               grad, p, m, v);
+    const ParameterUpdate update = {
+        grads.slice(0, step, step + 1).squeeze(0).contiguous(), p, {m, v}};
+    const std::vector<double> scalars = {a.number("lr"), static_cast<double>(step + 1), 1, 0, 0, 0};
+    adamw({.beta1 = a.number("beta1"),
+           .beta2 = a.number("beta2"),
+           .eps = a.number("eps"),
+           .weight_decay = a.number("weight_decay")},
+          std::span(&update, 1), placed::from(scalars, {UpdateScalar::count}));
   }
   return {{"p", Variable(p)}};
 }
@@ -137,43 +137,53 @@ Outputs run_jspace_embed(Arguments& a) {
 Outputs run_resolution_limit(Arguments& a) {
   const double s = kernel_of(a, a.integer("d")).s;
   const double limit = resolution_limit(a.number("delta"), a.number("n"), s);
-  return {{"r_n", Variable(Tensor::full({1}, limit, a.dtype()))}};
+  return {{"r_n", Variable(placed::full({1}, limit, a.dtype()))}};
 }
 
 // ---- attention
 
+HeadInputs heads_of(Arguments& a) {
+  return {.q = a["q"], .k = a["k"], .v = a["v"], .mask = mask_of(a)};
+}
+
 Outputs run_softmax_attention(Arguments& a) {
-  return {{"out", softmax_attention(a["q"], a["k"], a["v"], mask_of(a))}};
+  return {{"out", attention(softmax_call(heads_of(a)))}};
 }
 
 Outputs run_conformal_attention(Arguments& a) {
-  return {{"out", conformal_attention(a["q"], a["k"], a["v"], a["alpha"],
-                                      kernel_of(a, a["q"].size(-1)), normalize_of(a), mask_of(a))}};
+  return {{"out", attention(conformal_call(heads_of(a), a["alpha"], kernel_of(a, a["q"].size(-1)),
+                                           normalize_of(a)))}};
 }
 
 Outputs run_linear_attention(Arguments& a) {
   if (a.number("eps") != linear_attention_eps) throw Error("golden: another eps than ours");
-  return {{"out", elu_linear_attention(a["q"], a["k"], a["v"], mask_of(a))}};
+  return {{"out", attention(linear_call(heads_of(a)))}};
 }
 
 Outputs run_performer_attention(Arguments& a) {
   // The file is computed without the small numbers that keep sums off 0.
-  return {{"out", performer_attention(a["q"], a["k"], a["v"], a.tensor("omega"), mask_of(a),
-                                      {.feature = 0, .denominator = 0})}};
+  return {{"out", attention(performer_call(heads_of(a), a.tensor("omega"),
+                                           {.feature = 0, .denominator = 0}))}};
 }
 
 Outputs run_sparse_attention(Arguments& a) {
-  const SparseSelection selection{
+  SparseSelection selection{
       .pattern = named<SparsePattern>(a.text("pattern"), {{"local", SparsePattern::local},
                                                           {"strided", SparsePattern::strided},
-                                                          {"topk", SparsePattern::topk}}),
-      .window = a.integer("window"),
-      .stride = a.integer("stride"),
-      .n_global = a.integer("n_global"),
-      .topk = a.integer("topk")};
-  const Tensor allowed = sparse_allowed(a.tensor("q"), a.tensor("k"), selection, mask_of(a));
-  return {{"out", sparse_attention(a["q"], a["k"], a["v"], selection, mask_of(a))},
-          {"allow", Variable(allowed.to(a.dtype()))}};
+                                                          {"topk", SparsePattern::topk}})};
+  // The file has a number for every key, of which a pattern takes only its own.
+  if (selection.pattern == SparsePattern::topk) {
+    selection.topk = a.integer("topk");
+  } else {
+    selection.window = a.integer("window");
+  }
+  if (selection.pattern == SparsePattern::strided) {
+    selection.stride = a.integer("stride");
+    selection.n_global = a.integer("n_global");
+  }
+  const HeadInputs in = heads_of(a);
+  return {{"out", attention(sparse_call(in, selection))},
+          {"allow", Variable(testing::sparse_allowed(in, selection).to(a.dtype()))}};
 }
 
 Outputs run_conformal_mha(Arguments& a) {
@@ -225,7 +235,8 @@ Outputs run_language_model(Arguments& a) {
   options.bias = false;
   options.tied_head = false;
   const LanguageModel model(options, *options_of(a.text("kind")), a.integer("vocab"),
-                            a.tensor("tokens").size(1), /*init_seed=*/0, a.dtype());
+                            a.tensor("tokens").size(1), /*init_seed=*/0, a.dtype(),
+                            testing::device());
 
   a.load("embed", parameter_of(model, "embedding.weight"));
   a.load("final_norm_weight", parameter_of(model, "final_norm.weight"));
@@ -240,8 +251,13 @@ Outputs run_language_model(Arguments& a) {
       a.load(in + name, parameter_of(model, block + "mlp." + name + ".weight"));
   }
   const Tensor& tokens = a.tensor("tokens");
-  return {{"logits", model.logits(tokens, {})},
-          {"loss", model.loss(tokens, a.tensor("labels"), {}).loss}};
+  return {
+      {"logits", model.logits(tokens, {})},
+      {"loss",
+       model
+           .loss(RowIndex("tokens", tokens, model.vocab_size()).to(model.device()),
+                 Labels("labels", a.tensor("labels"), model.vocab_size()).to(model.device()), {})
+           .loss}};
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // What holds for every attention variant, as a function of q, k and v.
 #include <gtest/gtest.h>
 
-#include "autograd/gradcheck.h"
+#include "tests/autograd/gradcheck.h"
 #include "tests/nn/attention_variants.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::attention_test {
 namespace {
 
 using testing::causal;
@@ -21,7 +21,7 @@ Inputs inputs_of(std::int64_t n_q, std::int64_t n_k, std::int64_t d, std::int64_
                  double q_std = 1, DType dtype = DType::f64) {
   return {normal({2, 2, n_q, d}, 1, q_std, dtype), normal({2, 2, n_k, d}, 2, 1, dtype),
           normal({2, 2, n_k, d_v}, 3, 1, dtype),
-          Tensor::from(std::vector<double>{0.7, 1.6}, {2, 1, 1}).to(dtype)};
+          placed::from(std::vector<double>{0.7, 1.6}, {2, 1, 1}).to(dtype)};
 }
 
 class AttentionVariant : public ::testing::TestWithParam<Variant> {
@@ -114,7 +114,7 @@ TEST_P(AttentionVariant, CausalOutputsDoNotSeeLaterKeys) {
 TEST_P(UnplacedVariant, ABooleanMaskEqualsLeavingTheKeysOut) {
   Inputs in = inputs_of(3, 5, 4, 3);
   const AttentionMask mask{.causal = false,
-                           .mask = Tensor::from(std::vector<std::uint8_t>{1, 0, 1, 1, 0}, {1, 5})};
+                           .mask = placed::from(std::vector<std::uint8_t>{1, 0, 1, 1, 0}, {1, 5})};
   const Tensor masked = run(in, mask);
   const auto keep = [](const Tensor& x) { return concat({x.slice(2, 0, 1), x.slice(2, 2, 4)}, 2); };
   in.k = keep(in.k);
@@ -126,7 +126,7 @@ TEST_P(UnplacedVariant, ABooleanMaskEqualsLeavingTheKeysOut) {
 TEST_P(MaskedVariant, PackedDocumentsAreSeparate) {
   const std::int64_t n = 7, first = 3;
   const Inputs in = inputs_of(n, n, 4, 3);
-  Tensor same_document = Tensor::zeros({n, n}, DType::u8);
+  Tensor same_document = placed::zeros({n, n}, DType::u8);
   same_document.slice(0, 0, first).slice(1, 0, first).fill(1);
   same_document.slice(0, first, n).slice(1, first, n).fill(1);
   const auto grads = [&](const std::vector<std::pair<std::int64_t, std::int64_t>>& documents,
@@ -148,7 +148,7 @@ TEST_P(CausalVariant, RefusesOtherMasks) {
   const Inputs in = inputs_of(3, 3, 4, 3);
   testing::expect_error<Error>(
       [&] {
-        run(in, {.mask = Tensor::ones({3, 3}, DType::u8)});
+        run(in, {.mask = placed::ones({3, 3}, DType::u8)});
       },
       "given mask");
   testing::expect_error<Error>([&] { run(in, {.causal = true, .window = 2}); }, "window");
@@ -157,7 +157,7 @@ TEST_P(CausalVariant, RefusesOtherMasks) {
 TEST_P(MaskedVariant, AQueryThatSeesNothingIsZeroWithZeroGradients) {
   const Inputs in = inputs_of(2, 3, 4, 3);
   const AttentionMask mask{
-      .causal = false, .mask = Tensor::from(std::vector<std::uint8_t>{1, 0, 1, 0, 0, 0}, {2, 3})};
+      .causal = false, .mask = placed::from(std::vector<std::uint8_t>{1, 0, 1, 0, 0, 0}, {2, 3})};
   const Variable q(in.q, true), k(in.k, true), v(in.v, true), alpha(in.alpha, true);
   const Variable out = GetParam().attend(q, k, v, alpha, mask);
   EXPECT_EQ(sum_of_squares(out.data().slice(2, 1, 2).contiguous()), 0);
@@ -170,7 +170,7 @@ TEST_P(MaskedVariant, AQueryThatSeesNothingIsZeroWithZeroGradients) {
 TEST_P(AttentionVariant, RefusesAMaskOfAnotherSize) {
   const Inputs in = inputs_of(2, 3, 4, 3);
   for (const Shape& shape : {Shape{2, 4}, Shape{3, 3}, Shape{2, 2}, Shape{3, 2, 2, 3}})
-    EXPECT_THROW(run(in, {.causal = false, .mask = Tensor::ones(shape, DType::u8)}), Error)
+    EXPECT_THROW(run(in, {.causal = false, .mask = placed::ones(shape, DType::u8)}), Error)
         << to_string(shape);
 }
 
@@ -207,7 +207,7 @@ TEST_P(SafeVariant, MemoryIsLinearInTheSequence) {
     return Variable(normal({1, 1, n, d}, stream, 1, DType::f32), true);
   };
   const Variable q = rows(1, 4), k = rows(2, 4), v = rows(3, 4);
-  const Variable alpha(Tensor::ones({1, 1, 1}), true);
+  const Variable alpha(placed::ones({1, 1, 1}), true);
   Allocator& allocator = allocator_for({});
   allocator.reset_peak();
   const std::size_t before = allocator.stats().current;
@@ -245,7 +245,7 @@ void expect_equal_forms(const Variant& variant, const Sizes& s, const AttentionM
       Variable(normal({s.batch, s.heads, s.n_q, s.d}, 1), true),
       Variable(normal({s.batch, s.groups, s.n_k, s.d}, 2), true),
       Variable(normal({s.batch, s.groups, s.n_k, s.d_v}, 3), true),
-      Variable(random_uniform({s.heads, 1, 1}, 0.5, 1.5, {20, 4}, DType::f64), true)};
+      Variable(placed::random_uniform({s.heads, 1, 1}, 0.5, 1.5, {20, 4}, DType::f64), true)};
   const Tensor cotangent = normal({s.batch, s.heads, s.n_q, s.d_v}, 5);
   const auto results = [&](const Variable& out) {
     backward(out, cotangent);
@@ -273,12 +273,115 @@ TEST_P(AttentionVariant, TheFusedFormEqualsTheExplicitOne) {
 
 TEST_P(MaskedVariant, TheFusedFormEqualsTheExplicitOneUnderAMask) {
   const Sizes s{.batch = 2, .heads = 4, .groups = 2, .n_q = 70, .n_k = 150, .d = 5, .d_v = 3};
-  Tensor given = compare(CompareOp::less, random_uniform({s.batch, 1, s.n_q, s.n_k}, 0, 1, {1, 1}),
-                         Tensor::full({}, 0.3));
+  Tensor given =
+      compare(CompareOp::less, placed::random_uniform({s.batch, 1, s.n_q, s.n_k}, 0, 1, {1, 1}),
+              placed::full({}, 0.3));
   given.slice(2, 7, 8).fill(0);  // a query that sees nothing
   for (const bool is_causal : {true, false})
     expect_equal_forms(GetParam(), s, {.causal = is_causal, .mask = given});
 }
 
+// Every score map, with all the numbers that it takes: the fused kernel and the composed reference
+// are instances of one struct, and their gradients are found in two ways.
+class EveryScoreMap : public ::testing::TestWithParam<std::tuple<ScoreMap, WeightNormalizer>> {
+ protected:
+  static constexpr std::int64_t n_q = 53, n_k = 140, d = 6;
+
+  // Heads share keys; unit lengths and the range of the numbers are those that every map takes.
+  static AttentionCall call(const AttentionMask& mask) {
+    const auto [score, normalizer] = GetParam();
+    AttentionCall call{.spec = {.score = score,
+                                .normalizer = normalizer,
+                                .scale = 0.6,
+                                .exponent = 2.5,
+                                .mask = mask},
+                       .inputs = {}};
+    const auto unit = [](Shape shape, std::uint64_t stream) {
+      return Variable(polar(Variable(normal(std::move(shape), stream))).direction.data(), true);
+    };
+    call.inputs.q = unit({2, 4, n_q, d}, 1);
+    call.inputs.k = unit({2, 2, n_k, d}, 2);
+    call.inputs.v = Variable(normal({2, 2, n_k, 5}, 3), true);
+    scores::with_score(call.spec, [&](auto map, auto) {
+      std::uint64_t stream = 4;
+      scores::for_each_number(
+          [&](const NumberKind& number, const NumberUse& use, Variable& x) {
+            if (!use.is_taken) return;
+            const Shape shape = number.of == NumberOf::query ? Shape{2, 4, n_q}
+                                : number.of == NumberOf::key ? Shape{2, 2, n_k}
+                                                             : Shape{4, n_q + n_k - 1};
+            x = Variable(placed::random_uniform(shape, 0.05, 0.9, {7, stream++}, DType::f64), true);
+          },
+          map.uses, call.inputs);
+    });
+    return call;
+  }
+
+  static bool has_kernel() {
+    return scores::with_score(
+        call({}).spec, [](auto map, auto is_softmax) { return is_softmax || map.has_weight; });
+  }
+
+  static std::vector<Tensor> take_grads(AttentionVariables in) {
+    std::vector<Tensor> grads;
+    scores::for_each_operand(
+        [&](const char*, Variable& x) {
+          if (!x.defined()) return;
+          // The composed softmax leaves out a factor that all weights of a query share.
+          grads.push_back(x.grad().defined() ? x.grad() : x.data().zeros_like());
+          x.zero_grad();
+        },
+        in);
+    return grads;
+  }
+
+  static double error(const Tensor& a, const Tensor& b) {
+    return std::sqrt(sum_of_squares(sub(a, b)) / std::max(sum_of_squares(b), 1e-20));
+  }
+
+  static void expect_fused_is_composed(const AttentionCall& call) {
+    const Variable fused = attention(call);
+    const Variable composed = apply_weights(attention_weights(call), call.inputs.v);
+    EXPECT_LT(error(fused.data(), composed.data()), 1e-11);
+    const Tensor cotangent = normal(fused.shape(), 9);
+    backward(fused, cotangent);
+    const std::vector<Tensor> grads = take_grads(call.inputs);
+    backward(composed, cotangent);
+    const std::vector<Tensor> expected = take_grads(call.inputs);
+    for (std::size_t i = 0; i < grads.size(); ++i)
+      EXPECT_LT(error(grads[i], expected[i]), 1e-9) << "gradient " << i;
+  }
+};
+
+TEST_P(EveryScoreMap, IsFusedAsItIsComposed) {
+  if (!has_kernel()) {
+    EXPECT_THROW(attention(call({})), Error);
+    return;
+  }
+  for (const AttentionMask& mask :
+       {AttentionMask{}, AttentionMask{.causal = true}, AttentionMask{.window = 3, .stride = 7}})
+    expect_fused_is_composed(call(mask));
+}
+
+// The composed form takes the selection of the fused one.
+TEST_P(EveryScoreMap, SelectsTheSameKeysInBothForms) {
+  if (!has_kernel()) return;
+  AttentionCall selected = call({.causal = true});
+  selected.spec.mask.selected = attention_topk(
+      selected.spec,
+      map_operands(selected.inputs,
+                   [](const Variable& x) { return x.defined() ? x.data() : Tensor(); }),
+      5);
+  expect_fused_is_composed(selected);
+  const Tensor weights = attention_weights(selected).data();
+  const Tensor is_kept = compare(CompareOp::less, placed::zeros({}, DType::f64), weights);
+  EXPECT_EQ(max(sum(is_kept.to(DType::f64), {-1}).reshape({-1}), 0).item(), 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryScoreMap,
+                         ::testing::Combine(::testing::ValuesIn(score_maps),
+                                            ::testing::Values(WeightNormalizer::softmax,
+                                                              WeightNormalizer::none)));
+
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::attention_test

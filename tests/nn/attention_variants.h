@@ -14,8 +14,9 @@
 #include "nn/attention/linear.h"
 #include "nn/attention/performer.h"
 #include "nn/attention/softmax_naive.h"
-#include "nn/attention/sparse.h"
 #include "nn/attention/w2.h"
+#include "tests/device.h"
+#include "tests/nn/sparse_reference.h"
 
 namespace mobius::testing {
 
@@ -39,6 +40,18 @@ inline std::string name_of(const ::testing::TestParamInfo<Variant>& info) {
   return info.param.name;
 }
 
+// A variant by its call, a function of HeadInputs and alpha.
+template <class Call>
+Variant by_call(std::string name, const Call& call) {
+  return {std::move(name),
+          [call](const auto& q, const auto& k, const auto& v, const auto& alpha, const auto& mask) {
+            return attention(call(HeadInputs{.q = q, .k = k, .v = v, .mask = mask}, alpha));
+          },
+          [call](const auto& q, const auto& k, const auto& alpha, const auto& mask) {
+            return attention_weights(call(HeadInputs{.q = q, .k = k, .mask = mask}, alpha));
+          }};
+}
+
 // Variants of conformal attention take alpha as it is.
 inline void add_conformal(std::vector<Variant>& all) {
   const std::vector<std::pair<std::string, ConformalWeight>> weights = {
@@ -57,47 +70,40 @@ inline void add_conformal(std::vector<Variant>& all) {
                                                  : conformal_kernel(weight, d);
       };
       all.push_back(
-          {weight_name + "_" + normalize_name,
-           [=, normalize = normalize](const Variable& q, const Variable& k, const Variable& v,
-                                      const Variable& alpha, const AttentionMask& mask) {
-             return conformal_attention(q, k, v, alpha, kernel_for(q.size(-1)), normalize, mask);
-           },
-           [=, normalize = normalize](const Variable& q, const Variable& k, const Variable& alpha,
-                                      const AttentionMask& mask) {
-             const ConformalKernel kernel = kernel_for(q.size(-1));
-             return conformal_weights(embed_in_ball(q, k, alpha, kernel.s), kernel, normalize,
-                                      mask);
-           }});
+          by_call(weight_name + "_" + normalize_name,
+                  [=, normalize = normalize](const HeadInputs& in, const Variable& alpha) {
+                    return conformal_call(in, alpha, kernel_for(in.q.size(-1)), normalize);
+                  }));
     }
 }
 
 // softmax and its relatives have no alpha: it scales q.
+inline HeadInputs sharpened(HeadInputs in, const Variable& alpha) {
+  in.q = in.q * alpha;
+  return in;
+}
+
 inline void add_softmax(std::vector<Variant>& all) {
-  const auto alibi = [](const Variable& q, const Variable& k) {
-    return AttentionExtras{.distance_bias = Variable(
-                               alibi_bias(q.size(1), q.size(2), k.size(2), q.dtype(), q.device()))};
-  };
-  all.push_back({"softmax",
-                 [](const auto& q, const auto& k, const auto& v, const auto& alpha,
-                    const auto& mask) { return softmax_attention(q * alpha, k, v, mask); },
-                 [](const auto& q, const auto& k, const auto& alpha, const auto& mask) {
-                   return softmax_weights(q * alpha, k, mask);
-                 }});
-  all.push_back(
-      {"softmax_alibi",
-       [=](const auto& q, const auto& k, const auto& v, const auto& alpha, const auto& mask) {
-         return softmax_attention(q * alpha, k, v, mask, {}, alibi(q, k));
-       },
-       [=](const auto& q, const auto& k, const auto& alpha, const auto& mask) {
-         return softmax_weights(q * alpha, k, mask, {}, alibi(q, k));
-       }});
+  all.push_back(by_call("softmax", [](const HeadInputs& in, const Variable& alpha) {
+    return softmax_call(sharpened(in, alpha));
+  }));
+  all.push_back(by_call("softmax_alibi", [](const HeadInputs& in, const Variable& alpha) {
+    HeadInputs biased = sharpened(in, alpha);
+    const std::int64_t n_heads = in.q.size(1);
+    const Tensor slopes = placed::from(alibi_slopes(n_heads), {n_heads, 1}).to(in.q.dtype());
+    biased.extras.distance_bias = Variable(alibi_bias(slopes, in.q.size(2), in.k.size(2)));
+    return softmax_call(biased);
+  }));
   all.back().sees_distance = true;
-  all.push_back({"softmax_naive",
-                 [](const auto& q, const auto& k, const auto& v, const auto& alpha,
-                    const auto& mask) { return softmax_naive_attention(q * alpha, k, v, mask); },
-                 [](const auto& q, const auto& k, const auto& alpha, const auto& mask) {
-                   return softmax_naive_weights(q * alpha, k, mask);
-                 }});
+  all.push_back(
+      {"softmax_naive",
+       [](const auto& q, const auto& k, const auto& v, const auto& alpha, const auto& mask) {
+         const HeadInputs in{.q = q * alpha, .k = k, .v = v, .mask = mask};
+         return apply_weights(softmax_naive_weights(in), in);
+       },
+       [](const auto& q, const auto& k, const auto& alpha, const auto& mask) {
+         return softmax_naive_weights({.q = q * alpha, .k = k, .mask = mask});
+       }});
   all.back().overflows = true;
 }
 
@@ -107,64 +113,45 @@ inline void add_sparse(std::vector<Variant>& all) {
       {"strided", {.pattern = SparsePattern::strided, .window = 2, .stride = 3}},
       {"topk", {.pattern = SparsePattern::topk, .topk = 2}}};
   for (const auto& [name, selection] : selections) {
-    all.push_back({"sparse_" + name,
-                   [selection = selection](const auto& q, const auto& k, const auto& v,
-                                           const auto& alpha, const auto& mask) {
-                     return sparse_attention(q * alpha, k, v, selection, mask);
-                   },
-                   [selection = selection](const auto& q, const auto& k, const auto& alpha,
-                                           const auto& mask) {
-                     return sparse_weights(q * alpha, k, selection, mask);
-                   }});
+    all.push_back(by_call("sparse_" + name,
+                          [selection = selection](const HeadInputs& in, const Variable& alpha) {
+                            return sparse_call(sharpened(in, alpha), selection);
+                          }));
+    all.back().weights = [selection = selection](const auto& q, const auto& k, const auto& alpha,
+                                                 const auto& mask) {
+      return sparse_weights({.q = q * alpha, .k = k, .mask = mask}, selection);
+    };
     all.back().sees_distance = selection.pattern != SparsePattern::topk;
   }
 }
 
 // Linear in the sequence.
 inline void add_linear(std::vector<Variant>& all) {
-  const auto omega_for = [](const Variable& q) {
-    return orthogonal_gaussian(32, q.size(-1), {.seed = 3, .stream = 4}, q.dtype());
-  };
-  all.push_back({"linear",
-                 [](const auto& q, const auto& k, const auto& v, const auto& alpha,
-                    const auto& mask) { return elu_linear_attention(q * alpha, k, v, mask); },
-                 [](const auto& q, const auto& k, const auto& alpha, const auto& mask) {
-                   return elu_linear_weights(q * alpha, k, mask);
-                 }});
+  all.push_back(by_call("linear", [](const HeadInputs& in, const Variable& alpha) {
+    return linear_call(sharpened(in, alpha));
+  }));
   all.back().takes_any_mask = false;
-  all.push_back(
-      {"performer",
-       [=](const auto& q, const auto& k, const auto& v, const auto& alpha, const auto& mask) {
-         return performer_attention(q * alpha, k, v, omega_for(q), mask);
-       },
-       [=](const auto& q, const auto& k, const auto& alpha, const auto& mask) {
-         return performer_weights(q * alpha, k, omega_for(q), mask);
-       }});
+  all.push_back(by_call("performer", [](const HeadInputs& in, const Variable& alpha) {
+    const Tensor omega = orthogonal_gaussian(32, in.q.size(-1), {.seed = 3, .stream = 4},
+                                             in.q.dtype(), in.q.device());
+    return performer_call(sharpened(in, alpha), omega);
+  }));
   all.back().takes_any_mask = false;
 }
 
 // Gaussians of mean x and a raw deviation of x. alpha is part of tau.
 inline void add_w2(std::vector<Variant>& all) {
-  const auto gaussians = [](const Variable& x) { return concat({x, x}, -1); };
-  const auto tau_of = [](const Variable& k, const Variable& alpha) {
-    return affine(slice(alpha, 0, 0, k.size(1)), 2, 1);
+  const auto gaussians = [](HeadInputs in) {
+    in.q = concat({in.q, in.q}, -1);
+    in.k = concat({in.k, in.k}, -1);
+    return in;
   };
-  all.push_back(
-      {"w2",
-       [=](const auto& q, const auto& k, const auto& v, const auto& alpha, const auto& mask) {
-         return w2_attention(gaussians(q), gaussians(k), v, tau_of(k, alpha), mask);
-       },
-       [=](const auto& q, const auto& k, const auto& alpha, const auto& mask) {
-         return w2_weights(gaussians(q), gaussians(k), tau_of(k, alpha), mask);
-       }});
-  all.push_back(
-      {"w2_overlap",
-       [=](const auto& q, const auto& k, const auto& v, const auto& alpha, const auto& mask) {
-         return w2_overlap_attention(gaussians(q * alpha), gaussians(k), v, mask);
-       },
-       [=](const auto& q, const auto& k, const auto& alpha, const auto& mask) {
-         return w2_overlap_weights(gaussians(q * alpha), gaussians(k), mask);
-       }});
+  all.push_back(by_call("w2", [=](const HeadInputs& in, const Variable& alpha) {
+    return w2_call(gaussians(in), affine(slice(alpha, 0, 0, in.k.size(1)), 2, 1));
+  }));
+  all.push_back(by_call("w2_overlap", [=](const HeadInputs& in, const Variable& alpha) {
+    return w2_overlap_call(gaussians(sharpened(in, alpha)));
+  }));
 }
 
 inline std::vector<Variant> variants() {

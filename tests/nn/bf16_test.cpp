@@ -6,7 +6,7 @@
 #include "nn/language_model.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::bf16_test {
 namespace {
 
 using testing::parameter_of;
@@ -14,9 +14,9 @@ using testing::parameter_of;
 constexpr std::int64_t kVocab = 11, kLength = 9;
 
 LanguageModel build(const ModelOptions& model, const std::string& attention,
-                    ProductPrecision products) {
+                    MatmulPrecision products) {
   return LanguageModel(model, *builtin_attentions().choose(attention), kVocab, kLength,
-                       /*init_seed=*/3, DType::f32, Device{}, products);
+                       /*init_seed=*/3, DType::f32, testing::device(), products);
 }
 
 ModelOptions some_model(bool is_llama) {
@@ -27,10 +27,8 @@ ModelOptions some_model(bool is_llama) {
   model.init_std = 0.3;
   model.tied_head = false;
   if (is_llama) {
-    model.mlp = MlpKind::swiglu;
-    model.norm = model.final_norm = NormKind::rms_norm;
-    model.positions = Positions::rope;
-    model.bias = false;
+    testing::make_published(model);
+    model.final_norm = NormKind::rms_norm;
   }
   return model;
 }
@@ -38,12 +36,14 @@ ModelOptions some_model(bool is_llama) {
 Tensor some_tokens(std::int64_t shift) {
   std::vector<std::int64_t> tokens;
   for (std::int64_t i = 0; i < 4 * kLength; ++i) tokens.push_back((i * i + shift) % kVocab);
-  return Tensor::from(tokens, {4, kLength});
+  return placed::from(tokens, {4, kLength});
 }
 
 const Tensor tokens = some_tokens(0), labels = some_tokens(1);
 
-double loss_of(const LanguageModel& model) { return model.loss(tokens, labels, {}).loss.item(); }
+double loss_of(const LanguageModel& model) {
+  return testing::loss_of(model, tokens, labels).loss.item();
+}
 
 // The matrices of the model's Linears.
 std::vector<std::string> linear_weights(const LanguageModel& model) {
@@ -64,8 +64,8 @@ void round_in_place(const LanguageModel& model, const std::string& name) {
 TEST(Bf16Model, EveryLinearLayerOfEveryVariantRounds) {
   for (const std::string& kind : builtin_attentions().names())
     for (const bool is_llama : {false, true}) {
-      const LanguageModel rounds = build(some_model(is_llama), kind, ProductPrecision::bf16);
-      const LanguageModel full = build(some_model(is_llama), kind, ProductPrecision::full);
+      const LanguageModel rounds = build(some_model(is_llama), kind, MatmulPrecision::bf16);
+      const LanguageModel full = build(some_model(is_llama), kind, MatmulPrecision::full);
       const double before = loss_of(rounds);
       EXPECT_NE(before, loss_of(full)) << kind;
       EXPECT_NEAR(before, loss_of(full), 0.03 * before) << kind;
@@ -83,12 +83,12 @@ TEST(Bf16Model, EveryLinearLayerOfEveryVariantRounds) {
 
 TEST(Bf16Model, EveryVariantLearns) {
   for (const std::string& kind : builtin_attentions().names()) {
-    LanguageModel model = build(some_model(false), kind, ProductPrecision::bf16);
+    LanguageModel model = build(some_model(false), kind, MatmulPrecision::bf16);
     const ForwardContext context{.training = true, .rng = {1, 2}};
     const double before = loss_of(model);
     for (int step = 0; step < 5; ++step) {
       model.zero_grad();
-      backward(model.loss(tokens, labels, context).loss);
+      backward(testing::loss_of(model, tokens, labels, context).loss);
       for (auto& [name, value] : model.parameters()) {
         ASSERT_TRUE(value.grad().defined()) << kind << ": " << name;
         EXPECT_EQ(value.dtype(), DType::f32) << kind << ": " << name;
@@ -105,9 +105,10 @@ TEST(Bf16Model, GradientsAreThoseOfF32UpToRounding) {
   for (const std::string& kind : builtin_attentions().names()) {
     ModelOptions options = some_model(true);
     options.init_std = 0.1;
-    LanguageModel rounds = build(options, kind, ProductPrecision::bf16);
-    LanguageModel full = build(options, kind, ProductPrecision::full);
-    for (LanguageModel* model : {&rounds, &full}) backward(model->loss(tokens, labels, {}).loss);
+    LanguageModel rounds = build(options, kind, MatmulPrecision::bf16);
+    LanguageModel full = build(options, kind, MatmulPrecision::full);
+    for (LanguageModel* model : {&rounds, &full})
+      backward(testing::loss_of(*model, tokens, labels).loss);
     double difference = 0, length = 0;
     for (const auto& [name, value] : full.parameters()) {
       difference += sum_of_squares(sub(parameter_of(rounds, name).grad(), value.grad()));
@@ -121,8 +122,8 @@ TEST(Bf16Model, GradientsAreThoseOfF32UpToRounding) {
 TEST(Bf16Model, ATiedHeadRoundsTheTableForItsProductsAlone) {
   ModelOptions model = some_model(false);
   model.tied_head = true;
-  LanguageModel rounds = build(model, "softmax", ProductPrecision::bf16);
-  const LanguageModel full = build(model, "softmax", ProductPrecision::full);
+  LanguageModel rounds = build(model, "softmax", MatmulPrecision::bf16);
+  const LanguageModel full = build(model, "softmax", MatmulPrecision::full);
   EXPECT_NE(loss_of(rounds), loss_of(full));
   EXPECT_NEAR(loss_of(rounds), loss_of(full), 0.03 * loss_of(full));
   const double before = loss_of(rounds);
@@ -132,10 +133,10 @@ TEST(Bf16Model, ATiedHeadRoundsTheTableForItsProductsAlone) {
 
 TEST(Bf16Model, RefusesF64) {
   const LanguageModel model(some_model(false), SoftmaxOptions(), kVocab, kLength, 3, DType::f64,
-                            Device{}, ProductPrecision::bf16);
+                            testing::device(), MatmulPrecision::bf16);
   testing::expect_error<Error>([&] { loss_of(model); },
                                "products in bf16: expected f32 operands, got f64");
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::bf16_test

@@ -7,7 +7,7 @@
 #include "nn/language_model.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::cache_test {
 namespace {
 
 using testing::expect_error;
@@ -18,7 +18,7 @@ Tensor some_tokens() {
   Rng rng({.seed = 4, .stream = 2});
   std::vector<std::int64_t> ids(2 * n_tokens);
   for (std::int64_t& id : ids) id = static_cast<std::int64_t>(rng.uniform() * vocab);
-  return Tensor::from(ids, {2, n_tokens});
+  return placed::from(ids, {2, n_tokens});
 }
 
 LanguageModel small_model(const AttentionOptions& attention, Positions positions,
@@ -30,7 +30,8 @@ LanguageModel small_model(const AttentionOptions& attention, Positions positions
   model.n_kv_heads = n_kv_heads;
   model.init_std = 0.4;
   model.positions = positions;
-  return LanguageModel(model, attention, vocab, n_tokens, /*init_seed=*/3, DType::f64);
+  return LanguageModel(model, attention, vocab, n_tokens, /*init_seed=*/3, DType::f64,
+                       testing::device());
 }
 
 // Logits of all positions, read in pieces of these sizes.
@@ -102,16 +103,19 @@ TEST(CacheOfSparse, SeesThePatternFromWhereTheQueryStands) {
 // A variant without a cache of its own.
 class Plain final : public Attention {
  public:
-  Variable forward(const Variable& x, const AttentionMask& mask, const ForwardContext&) override {
+  Variable forward(const Variable& x, const AttentionMask& mask,
+                   const ForwardContext&) const override {
     return matmul(masked_softmax(matmul(x, transpose(x, -1, -2)), 0.3, mask), x);
   }
-  AttentionDiagnostics diagnostics() const override { return {}; }
 };
 
 class PlainOptions final : public AttentionOptions {
  public:
+  std::string kind() const override { return "plain"; }
   void describe(Schema&) override {}
-  std::shared_ptr<Attention> build(const AttentionContext&) const override {
+
+ protected:
+  std::shared_ptr<Attention> make(const AttentionContext&) const override {
     return std::make_shared<Plain>();
   }
 };
@@ -144,4 +148,4 @@ TEST(Cache, MomentsDoNotGrow) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::cache_test

@@ -5,7 +5,7 @@
 #include "tests/nn/layer_testing.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::conformal_test {
 namespace {
 
 using testing::causal;
@@ -17,19 +17,20 @@ using testing::normal;
 AttentionMask own_key(std::int64_t n) {
   std::vector<std::uint8_t> allowed(static_cast<std::size_t>(n * n), 0);
   for (std::size_t i = 0; i < allowed.size(); i += static_cast<std::size_t>(n) + 1) allowed[i] = 1;
-  return {.mask = Tensor::from(allowed, {n, n})};
+  return {.mask = placed::from(allowed, {n, n})};
 }
 
 TEST(Conformal, WeightsOfNoneNeverExceedOne) {
   const std::int64_t n = 200, d = 64;
   const Tensor k = normal({1, 1, n, d}, 1, 1, DType::f32);
-  const Variable one(Tensor::ones({1, 1, n, 1}));
+  const Variable one(placed::ones({1, 1, n, 1}));
   for (const double length : {1e-3, 1.0, 1e2, 1e3, 1e4, 1e5, 1e7}) {
     // Each query in the direction of its key, where rounding may carry the cosine past 1.
-    const Tensor weights = conformal_attention(Variable(scale(k, length)), Variable(k), one, one,
-                                               conformal_kernel(ConformalWeight::newton, d),
-                                               ConformalNormalize::none, own_key(n))
-                               .data();
+    const HeadInputs in{
+        .q = Variable(scale(k, length)), .k = Variable(k), .v = one, .mask = own_key(n)};
+    const ConformalKernel newton = conformal_kernel(ConformalWeight::newton, d);
+    const Tensor weights =
+        attention(conformal_call(in, one, newton, ConformalNormalize::none)).data();
     for (const double weight : weights.to_vector<double>()) {
       EXPECT_LE(weight, 1) << length;
       EXPECT_GE(weight, 0) << length;
@@ -40,11 +41,11 @@ TEST(Conformal, WeightsOfNoneNeverExceedOne) {
 TEST(Conformal, AnalyticWeightsAreCappedAtTheExponentialOf80WithoutGradient) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Tensor key = normal({1, 1, 1, 64}, 1, 1, dtype);
-    const Variable q(scale(key, 1e7), true), k(key, true), alpha(Tensor::ones({1}, dtype), true),
-        v(Tensor::ones({1, 1, 1, 1}, dtype), true);
-    const Variable out =
-        conformal_attention(q, k, v, alpha, conformal_kernel(ConformalWeight::newton, 64),
-                            ConformalNormalize::analytic, {});
+    const Variable q(scale(key, 1e7), true), k(key, true), alpha(placed::ones({1}, dtype), true),
+        v(placed::ones({1, 1, 1, 1}, dtype), true);
+    const Variable out = attention(conformal_call({.q = q, .k = k, .v = v}, alpha,
+                                                  conformal_kernel(ConformalWeight::newton, 64),
+                                                  ConformalNormalize::analytic));
     EXPECT_NEAR(out.item() / std::exp(80.0), 1, 1e-5);
     backward(out);
     for (const Variable& input : {q, k, alpha}) EXPECT_EQ(sum_of_squares(input.grad()), 0);
@@ -56,15 +57,15 @@ TEST(Conformal, AnalyticWeightsAreCappedAtTheExponentialOf80WithoutGradient) {
 TEST(Conformal, AnalyticWeightsSumToOneOnTheMeanOverTheSphere) {
   const std::int64_t n = 200000, d = 5;
   const Variable q(normal({1, 1, 1, d}, 1)), k(normal({1, 1, n, d}, 2)),
-      v(Tensor::ones({1, 1, n, 1}, DType::f64)), alpha(Tensor::ones({1}, DType::f64));
+      v(placed::ones({1, 1, n, 1}, DType::f64)), alpha(placed::ones({1}, DType::f64));
   for (const ConformalWeight weight : {ConformalWeight::newton, ConformalWeight::poisson,
                                        ConformalWeight::jacobian, ConformalWeight::custom}) {
     const ConformalKernel kernel = weight == ConformalWeight::custom
                                        ? conformal_kernel(weight, d, 2.0)
                                        : conformal_kernel(weight, d);
-    EXPECT_NEAR(
-        conformal_attention(q, k, v, alpha, kernel, ConformalNormalize::analytic, {}).item(), 1,
-        0.01);
+    const AttentionCall call =
+        conformal_call({.q = q, .k = k, .v = v}, alpha, kernel, ConformalNormalize::analytic);
+    EXPECT_NEAR(attention(call).item(), 1, 0.01);
   }
 }
 
@@ -79,7 +80,7 @@ TEST(ConformalKernel, RefusesWhatHasNoMeaning) {
 TEST(Jspace, RadiusAndTemperatureAreInverse) {
   for (const double r : {0.0, 1e-9, 0.3, 0.999, largest_radius}) {
     const double beta = radius_to_beta(r, 2.5);
-    const Radius radius = beta_to_radius(Variable(Tensor::full({1}, beta, DType::f64)), 2.5);
+    const Radius radius = beta_to_radius(Variable(placed::full({1}, beta, DType::f64)), 2.5);
     EXPECT_NEAR(radius.r.item(), r, 1e-15);
     EXPECT_NEAR(radius.one_minus_r.item() / (1 - r), 1, 1e-11);
   }
@@ -103,22 +104,28 @@ TEST(ConformalLayer, StartsAtTheGivenAlphaAndMayKeepIt) {
 TEST(ConformalLayer, CountsQueriesBeyondTheResolutionLimit) {
   ConformalOptions options;
   const Variable x(normal({2, 4, 8}, 4));
+  const auto pass = [&x](const Attention& layer) {
+    DiagnosticsSink sink;
+    layer.forward(x, causal(), {.sink = &sink});
+    return sink;
+  };
+  const auto share = [&](const Attention& layer) {
+    const NamedNumbers summaries = pass(layer).summaries();
+    EXPECT_EQ(summaries.size(), 1u);
+    EXPECT_EQ(summaries.at(0).first, "share_beyond_resolution");
+    return summaries.at(0).second;
+  };
   options.alpha = 1e-6;  // only the first query is beyond: with one key the limit is 0
-  const auto blunt = options.build(layer_context(8, 2));
-  EXPECT_LT(blunt->share_beyond_resolution(), 0) << "before the first forward pass";
-  blunt->forward(x, causal(), {});
-  EXPECT_DOUBLE_EQ(blunt->share_beyond_resolution(), 0.25);
+  EXPECT_DOUBLE_EQ(share(*options.build(layer_context(8, 2))), 0.25);
   options.alpha = 1e6;
   const auto sharp = options.build(layer_context(8, 2));
-  EXPECT_TRUE(sharp->diagnostics().beyond_resolution.empty()) << "before the first forward pass";
-  sharp->forward(x, causal(), {});
-  EXPECT_DOUBLE_EQ(sharp->share_beyond_resolution(), 1);
+  EXPECT_DOUBLE_EQ(share(*sharp), 1);
   // One head blunt, one sharp.
   testing::parameter_of(*sharp, "raw_alpha").mutable_data().slice(0, 0, 1).fill(-14);
-  sharp->forward(x, causal(), {});
-  EXPECT_EQ(sharp->diagnostics().beyond_resolution, (std::vector<double>{0.25, 1}));
-  EXPECT_DOUBLE_EQ(sharp->share_beyond_resolution(), 0.625);
+  EXPECT_EQ(testing::told(pass(*sharp), "beyond_resolution"), (std::vector<double>{0.25, 1}));
+  EXPECT_DOUBLE_EQ(share(*sharp), 0.625);
+  EXPECT_TRUE(pass(*SoftmaxOptions().build(layer_context(8, 2))).summaries().empty());
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::conformal_test

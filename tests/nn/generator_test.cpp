@@ -4,7 +4,7 @@
 
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::generator_test {
 namespace {
 
 using testing::expect_error;
@@ -18,13 +18,13 @@ LanguageModel small_model(Positions positions = Positions::rope) {
   model.init_std = 0.6;
   model.positions = positions;
   return LanguageModel(model, *builtin_attentions().choose("softmax"), /*vocab_size=*/13,
-                       /*max_seq_len=*/8, /*init_seed=*/5, DType::f64);
+                       /*max_seq_len=*/8, /*init_seed=*/5, DType::f64, testing::device());
 }
 
 // The likeliest token after all of these, read at once.
 std::int32_t likeliest_after(const LanguageModel& model, const Tokens& tokens) {
   const auto n = static_cast<std::int64_t>(tokens.size());
-  const Tensor logits = model.logits(Tensor::from(tokens, {1, n}), {}).data();
+  const Tensor logits = model.logits(placed::from(tokens, {1, n}), {}).data();
   return static_cast<std::int32_t>(argmax(logits.slice(1, n - 1, n)).item());
 }
 
@@ -92,4 +92,4 @@ TEST(Generator, RefusesWhatItCannotUse) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::generator_test

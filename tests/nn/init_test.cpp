@@ -4,7 +4,7 @@
 
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::init_test {
 namespace {
 
 Initializer normal_init(double std, DType dtype = DType::f32) {
@@ -41,19 +41,19 @@ TEST(Initializer, ValuesDependOnTheSeedAndThePathAlone) {
   };
   EXPECT_EQ(values(init.at("a").at("b")), values(normal_init(1).at("a").at("b")));
   EXPECT_NE(values(init.at("a")), values(init.at("b")));
-  EXPECT_NE(values(init), values(Initializer(6, 1, false, DType::f32, {})));
+  EXPECT_NE(values(init), values(Initializer(6, 1, false, DType::f32, testing::device())));
   EXPECT_NE(init.matrix("weight", 4, 4).to_vector<float>(),
             init.matrix("other", 4, 4).to_vector<float>());
   EXPECT_EQ(init.at("a").at("b").path(), "a.b");
 }
 
 TEST(Initializer, OrthogonalMatricesAreOrthonormalWhateverTheirShape) {
-  const Initializer init(5, 0.02, /*orthogonal=*/true, DType::f64, {});
+  const Initializer init(5, 0.02, /*orthogonal=*/true, DType::f64, testing::device());
   for (const auto& [rows, cols] : std::vector<std::pair<std::int64_t, std::int64_t>>{
            {1, 1}, {1, 7}, {64, 64}, {200, 30}, {30, 200}})
     EXPECT_LT(distance_from_orthonormal(init.matrix("weight", rows, cols, /*gain=*/0.1)), 1e-13)
         << rows << " x " << cols;
-  const Initializer single(5, 0.02, /*orthogonal=*/true, DType::f32, {});
+  const Initializer single(5, 0.02, /*orthogonal=*/true, DType::f32, testing::device());
   EXPECT_LT(distance_from_orthonormal(single.matrix("weight", 64, 64)), 1e-6);
 }
 
@@ -73,7 +73,7 @@ TEST(Initializer, OrthogonalMatricesAreSpreadEvenly) {
 }
 
 TEST(Initializer, StackedMatricesAreOrthogonalEach) {
-  const Initializer orthogonal(5, 0.02, /*orthogonal=*/true, DType::f64, {});
+  const Initializer orthogonal(5, 0.02, /*orthogonal=*/true, DType::f64, testing::device());
   const Tensor stacked = orthogonal.stacked("weight", {6, 12, 3}, 6);
   EXPECT_EQ(stacked.shape(), (Shape{21, 6}));
   for (const auto& [begin, end] : {std::pair<std::int64_t, std::int64_t>{0, 6}, {6, 18}, {18, 21}})
@@ -91,4 +91,4 @@ TEST(InverseSoftplus, Inverts) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::init_test

@@ -6,15 +6,16 @@
 #include "nn/attention/sparse.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::language_model_test {
 namespace {
 
 using ::testing::ElementsAre;
 using testing::expect_error;
+using testing::loss_of;
 using testing::parameter_of;
 
 Tensor ids(const std::vector<std::int64_t>& values, Shape shape) {
-  return Tensor::from(values, std::move(shape));
+  return placed::from(values, std::move(shape));
 }
 
 ModelOptions small_model() {
@@ -31,7 +32,7 @@ const Tensor labels = ids({-100, 2, -100, 6, 1, -100, 1, 4, -100, 3}, {2, 5});
 
 LanguageModel small_f64(const ModelOptions& model, const AttentionOptions& attention) {
   return LanguageModel(model, attention, /*vocab_size=*/7, /*max_seq_len=*/5, /*init_seed=*/3,
-                       DType::f64);
+                       DType::f64, testing::device());
 }
 
 TEST(LanguageModel, GradientsOfEveryParameterAgreeWithDifferences) {
@@ -40,18 +41,16 @@ TEST(LanguageModel, GradientsOfEveryParameterAgreeWithDifferences) {
     for (const bool is_llama : {false, true}) {
       ModelOptions model = small_model();
       if (is_llama) {
-        model.mlp = MlpKind::swiglu;
-        model.norm = model.final_norm = NormKind::rms_norm;
-        model.positions = Positions::rope;
-        model.bias = model.tied_head = false;
+        testing::make_published(model);
+        model.final_norm = NormKind::rms_norm;
       } else {
         model.n_heads = 4;  // of the odd size 3
       }
       model.dropout = 0.3;
       LanguageModel lm = small_f64(model, *attentions.choose(kind));
       const ForwardContext context{.training = true, .rng = {1, 2}};
-      testing::expect_parameter_gradients(lm,
-                                          [&] { return lm.loss(tokens, labels, context).loss; });
+      testing::expect_parameter_gradients(
+          lm, [&] { return loss_of(lm, tokens, labels, context).loss; });
     }
 }
 
@@ -67,10 +66,7 @@ TEST(LanguageModel, NamesItsParameters) {
                   "blocks.0.mlp_norm.weight", "blocks.0.mlp_norm.bias", "blocks.0.mlp.w_up.weight",
                   "blocks.0.mlp.w_up.bias", "blocks.0.mlp.w_down.weight",
                   "blocks.0.mlp.w_down.bias", "final_norm.weight", "final_norm.bias"));
-  model.mlp = MlpKind::swiglu;
-  model.norm = NormKind::rms_norm;
-  model.positions = Positions::rope;
-  model.bias = model.tied_head = false;
+  testing::make_published(model);
   EXPECT_THAT(testing::parameter_names(small_f64(model, SoftmaxOptions())),
               ElementsAre("embedding.weight", "blocks.0.attention_norm.weight",
                           "blocks.0.attention.qkv.weight", "blocks.0.attention.proj.weight",
@@ -128,7 +124,8 @@ TEST(LanguageModel, InitialValuesOfAPartDoNotDependOnTheOthers) {
 TEST(LanguageModel, AnOrthogonalModelHasOrthogonalMatrices) {
   ModelOptions model = small_model();
   model.init = InitKind::orthogonal;
-  const LanguageModel lm = LanguageModel(model, SoftmaxOptions(), 7, 5, 3, DType::f64);
+  const LanguageModel lm =
+      LanguageModel(model, SoftmaxOptions(), 7, 5, 3, DType::f64, testing::device());
   for (const std::string name : {"embedding.weight", "blocks.1.mlp.w_down.weight"}) {
     const Tensor weight = parameter_of(lm, name).data();  // [7, 12], [12, 48]
     const Tensor gram = matmul(weight, weight.transpose(0, 1));
@@ -169,7 +166,7 @@ TEST(LanguageModel, ATokenChangesNothingBeforeIt) {
 
 TEST(LanguageModel, WithoutLabelsTheLossAndItsGradientsAreZero) {
   const LanguageModel lm(small_model(), SoftmaxOptions(), 7, 5, 3);
-  const LossResult result = lm.loss(tokens, Tensor::full({2, 5}, -100, DType::i64), {});
+  const LossResult result = loss_of(lm, tokens, placed::full({2, 5}, -100, DType::i64));
   EXPECT_EQ(result.loss.item(), 0);
   EXPECT_EQ(result.n_labels(), 0);
   backward(result.loss);
@@ -190,10 +187,10 @@ TEST(LanguageModel, LossIsTheMeanOverLabelsOfTheFullLogits) {
     loss += std::log(partition) - logits[7 * row + static_cast<std::size_t>(wanted[row])];
     ++n_labels;
   }
-  const LossResult result = lm.loss(tokens, labels, {});
+  const LossResult result = loss_of(lm, tokens, labels);
   EXPECT_EQ(result.n_labels(), n_labels);
   EXPECT_NEAR(result.loss.item(), loss / n_labels, 1e-12);
-  EXPECT_NEAR(lm.loss(tokens, labels, {}, /*normalizer=*/20).loss.item(), loss / 20, 1e-12);
+  EXPECT_NEAR(loss_of(lm, tokens, labels, {}, /*normalizer=*/20).loss.item(), loss / 20, 1e-12);
 }
 
 // Models set by hand to say "the next token is this one plus `step`", on counting data whose labels
@@ -220,7 +217,7 @@ TEST(LanguageModel, LabelsAreShiftedOnce) {
       embedding.slice(0, v, v + 1).slice(1, v, v + 1).fill(1);
       head.slice(0, target, target + 1).slice(1, v, v + 1).fill(20);
     }
-    const double loss = lm.loss(counting, next, {}).loss.item();
+    const double loss = loss_of(lm, counting, next).loss.item();
     if (step == 1)
       EXPECT_LT(loss, 1e-6);
     else
@@ -236,7 +233,7 @@ TEST(LanguageModel, ATiedHeadIsOneTensorSeenThroughBothEnds) {
   EXPECT_EQ(untied.parameter_count(), tied.parameter_count() + 7 * 12);
 
   const auto logits = [&] { return tied.logits(tokens, {}).data(); };
-  const auto hidden = [&] { return tied.hidden(tokens, {}).data(); };
+  const auto hidden = [&] { return tied.hidden(testing::prepared(tied, tokens), {}).data(); };
   const Tensor logits_before = logits(), hidden_before = hidden();
   Variable embedding = parameter_of(tied, "embedding.weight");
   embedding.mutable_data().scale_(2);
@@ -261,12 +258,12 @@ TEST(LanguageModel, DropoutRepeatsInAStepAndIsOffInEvaluation) {
 }
 
 TEST(LanguageModel, PositionsTellEqualTokensApart) {
-  const Tensor same = Tensor::full({1, 5}, 2, DType::i64);
+  const Tensor same = placed::full({1, 5}, 2, DType::i64);
   ModelOptions model = small_model();
   const auto spread = [&](Positions positions) {
     model.positions = positions;
     const LanguageModel lm = small_f64(model, SoftmaxOptions());
-    const Tensor h = lm.hidden(same, {}).data();
+    const Tensor h = lm.hidden(testing::prepared(lm, same), {}).data();
     return sum_of_squares(sub(h.slice(1, 4, 5).contiguous(), h.slice(1, 0, 1).contiguous()));
   };
   EXPECT_GT(spread(Positions::learned), 1e-6);
@@ -275,7 +272,7 @@ TEST(LanguageModel, PositionsTellEqualTokensApart) {
   const LanguageModel learned = small_f64(small_model(), SoftmaxOptions());
   expect_error<ShapeError>(
       [&] {
-        learned.logits(Tensor::zeros({1, 6}, DType::i64), {});
+        learned.logits(placed::zeros({1, 6}, DType::i64), {});
       },
       "learned up to 5");
 }
@@ -307,7 +304,7 @@ TEST(LanguageModel, RefusesOptionsAndInputsThatDoNotFit) {
 
   const LanguageModel lm(small_model(), SoftmaxOptions(), 7, 5, 3);
   EXPECT_THROW(lm.logits(ids({1, 2}, {2}), {}), ShapeError);
-  EXPECT_THROW(lm.loss(tokens, ids({1, 2}, {1, 2}), {}), ShapeError);
+  EXPECT_THROW(loss_of(lm, tokens, ids({1, 2}, {1, 2})), ShapeError);
   EXPECT_THROW(lm.logits(ids({7}, {1, 1}), {}), Error);
 }
 
@@ -341,4 +338,4 @@ TEST(ModelOptions, DescribeThemselves) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::language_model_test

@@ -9,7 +9,7 @@
 #include "nn/language_model.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::large_test {
 namespace {
 
 // The logits of the batch would be 2050 x 16 x 65537 > 2^31 numbers; they are never in memory all
@@ -22,16 +22,18 @@ TEST(LargeBatch, HasTheLossAndTheGradientsOfOneOfItsEqualSequences) {
   options.n_layers = 1;
   options.n_heads = 1;
   options.init_std = 0.5;
-  LanguageModel model(options, SoftmaxOptions(), vocab, seq_len, /*init_seed=*/1);
+  LanguageModel model(options, SoftmaxOptions(), vocab, seq_len, /*init_seed=*/1, DType::f32,
+                      testing::device());
 
   std::vector<std::int64_t> tokens;
   for (std::int64_t i = 0; i < batch * seq_len; ++i) tokens.push_back(i % seq_len * 4369 + 1);
-  const Tensor inputs = Tensor::from(tokens, {batch, seq_len});
+  const Tensor inputs = placed::from(tokens, {batch, seq_len});
   const auto first = [](const Tensor& whole) { return whole.slice(0, 0, 1).contiguous(); };
 
   const auto run = [&model](const Tensor& sequences) {
     model.zero_grad();
-    const LossResult result = model.loss(sequences, sequences, {.training = true, .rng = {1, 2}});
+    const LossResult result =
+        testing::loss_of(model, sequences, sequences, {.training = true, .rng = {1, 2}});
     backward(result.loss);
     return result;
   };
@@ -58,4 +60,4 @@ TEST(LargeBatch, HasTheLossAndTheGradientsOfOneOfItsEqualSequences) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::large_test

@@ -11,13 +11,13 @@
 #include "autograd/ops.h"
 #include "core/error.h"
 #include "core/ops.h"
-#include "nn/model_options.h"
-#include "nn/module.h"
+#include "nn/language_model.h"
+#include "tests/device.h"
 
 namespace mobius::testing {
 
 inline Tensor normal(Shape shape, std::uint64_t stream, double std = 1, DType dtype = DType::f64) {
-  return random_normal(std::move(shape), 0, std, {.seed = 20, .stream = stream}, dtype);
+  return placed::random_normal(std::move(shape), 0, std, {.seed = 20, .stream = stream}, dtype);
 }
 
 inline std::vector<std::string> parameter_names(const Module& module) {
@@ -41,18 +41,34 @@ inline double distance(const Tensor& a, const Tensor& b) {
   return difference / std::max(std::sqrt(sum_of_squares(b.contiguous())), 1e-2);
 }
 
-// The block of docs/MATH.md, section 3, twice.
+// Gives a model the block and the head of docs/MATH.md, section 3.
+inline void make_published(ModelOptions& model) {
+  model.mlp = MlpKind::swiglu;
+  model.norm = NormKind::rms_norm;
+  model.positions = Positions::rope;
+  model.bias = model.tied_head = false;
+}
+
+// That block, twice.
 inline ModelOptions published_model(std::int64_t d_model, std::int64_t n_heads, std::int64_t d_ff) {
   ModelOptions model;
   model.d_model = d_model;
   model.n_layers = 2;
   model.n_heads = n_heads;
   model.d_ff = d_ff;
-  model.mlp = MlpKind::swiglu;
-  model.norm = NormKind::rms_norm;
-  model.positions = Positions::rope;
-  model.bias = model.tied_head = false;
+  make_published(model);
   return model;
+}
+
+inline RowIndex prepared(const LanguageModel& model, const Tensor& tokens) {
+  return RowIndex("test", tokens, model.vocab_size()).to(model.device());
+}
+
+inline LossResult loss_of(const LanguageModel& model, const Tensor& tokens, const Tensor& labels,
+                          const ForwardContext& context = {}, double normalizer = 0) {
+  return model.loss(prepared(model, tokens),
+                    Labels("test", labels, model.vocab_size()).to(model.device()), context,
+                    normalizer);
 }
 
 inline AttentionMask causal() { return {.causal = true}; }

@@ -6,14 +6,14 @@
 #include "tests/nn/layer_testing.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::performer_test {
 namespace {
 
 using testing::distance;
 using testing::normal;
 
 Tensor omega_of(std::int64_t m, std::int64_t d, std::uint64_t seed = 1, DType dtype = DType::f64) {
-  return orthogonal_gaussian(m, d, {.seed = seed, .stream = 7}, dtype);
+  return orthogonal_gaussian(m, d, {.seed = seed, .stream = 7}, dtype, testing::device());
 }
 
 void expect_positive(const Tensor& features) {
@@ -24,7 +24,7 @@ void expect_positive(const Tensor& features) {
 }
 
 TEST(EluFeatures, ArePositiveWhereOneMinusOneWouldBeZero) {
-  const Tensor x = Tensor::from(std::vector<float>{-80, -20, -17, -1, 0, 2}, {6});
+  const Tensor x = placed::from(std::vector<float>{-80, -20, -17, -1, 0, 2}, {6});
   expect_positive(elu_plus_one(Variable(x)).data());
   const Variable y(x.to(DType::f64), true);
   const Variable phi = elu_plus_one(y);
@@ -41,10 +41,11 @@ struct Pass {
   Tensor out, grad_q, grad_k, grad_v;
 };
 
-template <class Attend>
-Pass pass(const Attend& attend, const Tensor& q, const Tensor& k, const Tensor& v, DType dtype) {
+template <class Call>
+Pass pass(const Call& call, const Tensor& q, const Tensor& k, const Tensor& v, DType dtype) {
   const Variable a(q.to(dtype), true), b(k.to(dtype), true), c(v.to(dtype), true);
-  const Variable out = attend(a, b, c);
+  const Variable out =
+      attention(call(HeadInputs{.q = a, .k = b, .v = c, .mask = testing::causal()}));
   backward(sum(out * Variable(normal(out.shape(), 9, 1).to(dtype))));
   const auto wide = [](const Tensor& x) { return x.to(DType::f64); };
   return {wide(out.data()), wide(a.grad()), wide(b.grad()), wide(c.grad())};
@@ -56,7 +57,7 @@ TEST(FeatureMaps, StayInTheRangeOfFloat32) {
     for (const std::int64_t n : {1, 65, 16384}) {
       if (d == 64 && n == 16384) continue;  // for time
       const auto sweep = [&](std::uint64_t stream) {
-        return random_uniform({1, 1, n, d}, -20, 20, {5, stream}, DType::f64);
+        return placed::random_uniform({1, 1, n, d}, -20, 20, {5, stream}, DType::f64);
       };
       const Tensor q = sweep(1), k = sweep(2), v = normal({1, 1, n, 4}, 3);
       const Tensor omega = omega_of(64, d);
@@ -66,26 +67,16 @@ TEST(FeatureMaps, StayInTheRangeOfFloat32) {
       expect_positive(performer_query_features(q32, omega32, 1e-6).data());
       expect_positive(performer_key_features(k32, omega32, 1e-6).data());
 
-      const auto linear_pass = [&](DType dtype) {
-        return pass([](const auto& a, const auto& b,
-                       const auto& c) { return elu_linear_attention(a, b, c, {.causal = true}); },
-                    q, k, v, dtype);
-      };
-      const auto performer_pass = [&](DType dtype) {
-        return pass(
-            [&](const auto& a, const auto& b, const auto& c) {
-              return performer_attention(a, b, c, omega.to(dtype), {.causal = true});
-            },
-            q, k, v, dtype);
-      };
-      const auto expect_close = [&](const Pass& got, const Pass& want, const char* what) {
+      const auto expect_close = [&](const auto& call, const char* what) {
+        const Pass got = pass(call, q, k, v, DType::f32), want = pass(call, q, k, v, DType::f64);
         EXPECT_LT(distance(got.out, want.out), 1e-3) << what << " d " << d << " n " << n;
         EXPECT_LT(distance(got.grad_q, want.grad_q), 1e-2) << what << " d " << d << " n " << n;
         EXPECT_LT(distance(got.grad_k, want.grad_k), 1e-2) << what << " d " << d << " n " << n;
         EXPECT_LT(distance(got.grad_v, want.grad_v), 1e-3) << what << " d " << d << " n " << n;
       };
-      expect_close(linear_pass(DType::f32), linear_pass(DType::f64), "linear");
-      expect_close(performer_pass(DType::f32), performer_pass(DType::f64), "performer");
+      expect_close([](const HeadInputs& in) { return linear_call(in); }, "linear");
+      expect_close([&](const HeadInputs& in) { return performer_call(in, omega.to(in.q.dtype())); },
+                   "performer");
     }
 }
 
@@ -100,7 +91,7 @@ TEST(Performer, NoKeyLeavesTheRangeOfFloat32) {
     const Tensor features = performer_key_features(k, omega, 1e-6).data();
     expect_positive(features);
     EXPECT_LT(max(features.reshape({features.numel()}), 0).item(), std::exp(60.0));
-    const Variable out = performer_attention(q, k, v, omega, {});
+    const Variable out = attention(performer_call({.q = q, .k = k, .v = v}, omega));
     backward(sum(square(out)));
     for (const Tensor& tensor : {out.data(), q.grad(), k.grad(), v.grad()})
       EXPECT_TRUE(std::isfinite(sum_of_squares(tensor))) << d;
@@ -131,13 +122,13 @@ TEST(Performer, ComesCloserToSoftmaxWithMoreFeatures) {
   const std::int64_t d = 8;
   const Variable q(normal({1, 2, 40, d}, 1, 0.6)), k(normal({1, 2, 40, d}, 2, 0.6)),
       v(normal({1, 2, 40, 4}, 3));
-  const Tensor expected = softmax_attention(q, k, v, testing::causal()).data();
+  const HeadInputs in{.q = q, .k = k, .v = v, .mask = testing::causal()};
+  const Tensor expected = attention(softmax_call(in)).data();
   double before = INFINITY;
   for (const std::int64_t m : {16, 256, 4096}) {
     double error = 0;
     for (std::uint64_t seed = 0; seed < 8; ++seed) {
-      const Tensor out =
-          performer_attention(q, k, v, omega_of(m, d, seed), testing::causal()).data();
+      const Tensor out = attention(performer_call(in, omega_of(m, d, seed))).data();
       error += distance(out, expected) / 8;
     }
     EXPECT_LT(error, before / 2.5) << m;  // the square root of 16, where there are many
@@ -176,4 +167,4 @@ TEST(PerformerLayer, KeepsItsFeatures) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::performer_test

@@ -4,7 +4,7 @@
 
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::positions_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -22,8 +22,9 @@ TEST(Alibi, SlopesAreGeometricForPowersOfTwoAndMixedBetween) {
 TEST(DistanceBias, IsAFunctionOfTheDistance) {
   const std::int64_t n_q = 3, n_k = 7, max = 2;
   const std::vector<double> table = {-20, -10, 1, 10, 20};  // b[-2] ... b[2]
-  const std::vector<double> alibi = alibi_bias(2, n_q, n_k, DType::f64, {}).to_vector<double>();
-  const Tensor relative = relative_bias(Variable(Tensor::from(table, {5})), 2, n_q, n_k).data();
+  const Tensor slopes = placed::from(alibi_slopes(2), {2, 1});
+  const std::vector<double> alibi = alibi_bias(slopes, n_q, n_k).to_vector<double>();
+  const Tensor relative = relative_bias(Variable(placed::from(table, {5})), 2, n_q, n_k).data();
   EXPECT_EQ(relative.shape(), (Shape{2, n_q + n_k - 1}));
   EXPECT_TRUE(relative.is_contiguous());
   const std::vector<double> learned = relative.to_vector<double>();
@@ -40,8 +41,8 @@ TEST(DistanceBias, IsAFunctionOfTheDistance) {
 }
 
 TEST(DistanceBias, RefusesATableWithoutAMiddle) {
-  EXPECT_THROW(relative_bias(Variable(Tensor::zeros({4})), 1, 2, 2), ShapeError);
+  EXPECT_THROW(relative_bias(Variable(placed::zeros({4})), 1, 2, 2), ShapeError);
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::positions_test

@@ -9,7 +9,7 @@
 #include "nn/sampling.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::refusals_test {
 namespace {
 
 using testing::expect_error;
@@ -18,34 +18,38 @@ using testing::normal;
 class Refusals : public ::testing::Test {
  protected:
   const Variable q{normal({1, 2, 3, 4}, 1)}, k{normal({1, 2, 5, 4}, 2)}, v{normal({1, 2, 5, 3}, 3)};
-  const Variable alpha{Tensor::ones({2, 1, 1}, DType::f64)};
-  const AttentionExtras biased{.distance_bias = Variable(normal({2, 7}, 4))};
-  const AttentionExtras dropped{.dropout = 1};
+  const Variable alpha{placed::ones({2, 1, 1}, DType::f64)};
+  const HeadInputs in{.q = q, .k = k, .v = v};
+  const HeadInputs biased = with({.distance_bias = Variable(normal({2, 7}, 4))});
+  const HeadInputs dropped = with({.dropout = 1});
   const ConformalKernel newton = conformal_kernel(ConformalWeight::newton, 4);
+
+ private:
+  HeadInputs with(const AttentionExtras& extras) const {
+    HeadInputs changed = in;
+    changed.extras = extras;
+    return changed;
+  }
 };
 
 // Its mean over the sphere normalises the kernel, which then has no place for a bias.
 TEST_F(Refusals, OfConformalAttention) {
   for (const ConformalNormalize normalize :
        {ConformalNormalize::none, ConformalNormalize::analytic, ConformalNormalize::empirical}) {
-    const auto attend = [&](const ConformalKernel& kernel, const AttentionExtras& extras) {
-      return [&, kernel] { conformal_attention(q, k, v, alpha, kernel, normalize, {}, extras); };
+    const auto attend = [&](const ConformalKernel& kernel, const HeadInputs& inputs) {
+      return [&, kernel] { attention(conformal_call(inputs, alpha, kernel, normalize)); };
     };
     expect_error<Error>(attend(newton, biased), "takes no distance_bias");
     expect_error<Error>(attend(newton, dropped), "dropout");
-    expect_error<ShapeError>(attend(conformal_kernel(ConformalWeight::newton, 6), {}),
+    expect_error<ShapeError>(attend(conformal_kernel(ConformalWeight::newton, 6), in),
                              "a kernel of dimension 6");
-    expect_error<Error>(attend({ConformalWeight::custom, 4, 0, 0}, {}), "exponent s above 0");
-    const BallPoints points = embed_in_ball(q, k, alpha, newton.s);
-    expect_error<Error>([&] { conformal_attention(points, v, newton, normalize, {}, biased); },
-                        "distance_bias");
-    expect_error<ShapeError>(
-        [&] {
-          conformal_weights(points, conformal_kernel(ConformalWeight::newton, 6), normalize, {});
-        },
-        "a kernel of dimension 6");
-    expect_error<Error>([&] { conformal_weights(points, newton, normalize, {.window = -1}); },
-                        "may be negative");
+    expect_error<Error>(attend({ConformalWeight::custom, 4, 0, 0}, in), "exponent s above 0");
+    const auto weights = [&](const HeadInputs& inputs) {
+      return [&] { attention_weights(conformal_call(inputs, alpha, newton, normalize)); };
+    };
+    expect_error<Error>(weights(biased), "distance_bias");
+    const HeadInputs windowed{.q = q, .k = k, .mask = {.window = -1}};
+    expect_error<Error>(weights(windowed), "may be negative");
   }
   expect_error<Error>([&] { embed_in_ball(q, k, alpha, -1); }, "exponent s above 0");
   expect_error<Error>(
@@ -58,11 +62,11 @@ TEST_F(Refusals, OfConformalAttention) {
 // The composed form is refused as the fused one is.
 TEST_F(Refusals, OfExplicitWeights) {
   const BallPoints points = embed_in_ball(q, k, alpha, newton.s);
-  const Variable t(Tensor::zeros({1, 2, 3}, DType::f64));
+  const Variable t(placed::zeros({1, 2, 3}, DType::f64));
   AttentionCall call{.spec = {.score = ScoreMap::conformal},
                      .inputs = {.q = points.qhat, .k = points.zeta, .v = {}, .sharpness = t}};
   EXPECT_NO_THROW(attention_weights(call));
-  call.inputs.distance_bias = biased.distance_bias;
+  call.inputs.distance_bias = biased.extras.distance_bias;
   expect_error<Error>([&] { attention_weights(call); }, "takes no distance_bias");
   call.inputs.distance_bias = {};
   call.spec.exponent = -1;
@@ -73,23 +77,22 @@ TEST_F(Refusals, OfExplicitWeights) {
 
 TEST_F(Refusals, OfSoftmaxAndItsRelatives) {
   for (const double scale : {0.0, -1.0}) {
-    expect_error<Error>([&] { softmax_attention(q, k, v, {}, scale); }, "scale above 0");
-    expect_error<Error>([&] { softmax_weights(q, k, {}, scale); }, "scale above 0");
-    expect_error<Error>([&] { softmax_naive_attention(q, k, v, {}, scale); }, "scale above 0");
-    expect_error<Error>([&] { sparse_attention(q, k, v, {}, {}, scale); }, "scale above 0");
+    expect_error<Error>([&] { softmax_call(in, scale); }, "scale above 0");
+    expect_error<Error>([&] { softmax_naive_weights(in, scale); }, "scale above 0");
+    expect_error<Error>([&] { sparse_call(in, {}, scale); }, "scale above 0");
   }
-  expect_error<Error>([&] { softmax_attention(q, k, v, {}, {}, dropped); }, "dropout");
-  expect_error<Error>([&] { softmax_naive_attention(q, k, v, {}, {}, dropped); }, "dropout");
-  expect_error<Error>([&] { sparse_attention(q, k, v, {}, {}, {}, dropped); }, "dropout");
-  expect_error<Error>([&] { w2_attention(q, k, v, alpha, {}, {}, dropped); }, "dropout");
+  expect_error<Error>([&] { attention(softmax_call(dropped)); }, "dropout");
+  expect_error<Error>([&] { apply_weights(softmax_naive_weights(dropped), dropped); }, "dropout");
+  expect_error<Error>([&] { attention(sparse_call(dropped, {})); }, "dropout");
+  expect_error<Error>([&] { attention(w2_call(dropped, alpha)); }, "dropout");
 }
 
 TEST_F(Refusals, OfGaussians) {
-  const Variable flat(Tensor::ones({2}, DType::f64)), three(Tensor::ones({3, 1, 1}, DType::f64));
-  expect_error<ShapeError>([&] { w2_attention(q, k, v, flat, {}); }, "tau [2]");
-  expect_error<ShapeError>([&] { w2_weights(q, k, three, {}); }, "tau [3, 1, 1]");
-  expect_error<Error>([&] { w2_attention(q, k, v, alpha, {}, -10.0); }, "rope_base");
-  expect_error<Error>([&] { w2_overlap_attention(q, k, v, {}, -10.0); }, "base above 0");
+  const Variable flat(placed::ones({2}, DType::f64)), three(placed::ones({3, 1, 1}, DType::f64));
+  expect_error<ShapeError>([&] { w2_call(in, flat); }, "tau [2]");
+  expect_error<ShapeError>([&] { w2_call(in, three); }, "tau [3, 1, 1]");
+  expect_error<Error>([&] { w2_call(in, alpha, -10.0); }, "rope_base");
+  expect_error<Error>([&] { w2_overlap_call(in, -10.0); }, "base above 0");
 }
 
 TEST_F(Refusals, OfFeatures) {
@@ -106,15 +109,14 @@ TEST_F(Refusals, OfFeatures) {
 TEST_F(Refusals, OfPositions) {
   for (const std::int64_t heads : {0, -1}) {
     expect_error<Error>([&] { alibi_slopes(heads); }, "at least 1 head");
-    expect_error<Error>([&] { alibi_bias(heads, 2, 2, DType::f64, {}); }, "at least 1 head");
   }
   expect_error<ShapeError>([&] { relative_bias(alpha, 2, 2, 2); }, "relative_bias");
 }
 
 // The limits of the options, whoever filled them in.
 TEST_F(Refusals, OfOptions) {
-  const AttentionContext context{
-      .d_model = 8, .n_heads = 2, .bias = false, .init = Initializer::without_values()};
+  ModelOptions model = testing::published_model(8, 2, 16);
+  const AttentionContext context{.model = model, .init = Initializer::without_values()};
   const auto refused = [&](auto options, const std::string& part) {
     expect_error<ConfigError>([&] { options.build(context); }, part);
   };
@@ -130,7 +132,6 @@ TEST_F(Refusals, OfOptions) {
   refused(with(W2Options(), &W2Options::tau, 0.0), "w2: tau");
   refused(with(PerformerOptions(), &PerformerOptions::n_features, 0), "performer: n_features");
 
-  ModelOptions model = testing::published_model(8, 2, 16);
   const auto attention = builtin_attentions().choose("softmax");
   const auto build = [&](auto member, auto value) {
     return [&, member, value] {
@@ -151,4 +152,4 @@ TEST_F(Refusals, OfOptions) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::refusals_test

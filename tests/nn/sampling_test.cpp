@@ -7,7 +7,7 @@
 
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::sampling_test {
 namespace {
 
 using ::testing::DoubleNear;
@@ -86,4 +86,4 @@ TEST(Sampling, RefusesWhatItCannotDraw) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::sampling_test

@@ -4,7 +4,7 @@
 #include "tests/nn/attention_variants.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::softmax_test {
 namespace {
 
 using testing::causal;
@@ -25,23 +25,27 @@ TEST(Softmax, IsTheUsualFormulaAndTakesAScale) {
     return (a * v[0] + b * v[1]) / (a + b);
   };
   const auto got = [&](std::optional<double> scale) {
-    return softmax_attention(Variable(in_q), Variable(in_k), Variable(in_v), {}, scale).item();
+    return attention(
+               softmax_call({.q = Variable(in_q), .k = Variable(in_k), .v = Variable(in_v)}, scale))
+        .item();
   };
   EXPECT_NEAR(got({}), expected(1 / std::sqrt(3.0)), 1e-14);
   EXPECT_NEAR(got(0.3), expected(0.3), 1e-14);
 }
 
 TEST(SoftmaxNaive, OverflowsWhereSoftmaxDoesNot) {
-  const Variable q(Tensor::full({1, 1, 1, 1}, 100)), k(Tensor::ones({1, 1, 2, 1})),
-      v(Tensor::ones({1, 1, 2, 1}));
-  EXPECT_EQ(softmax_attention(q, k, v, {}).item(), 1);
-  EXPECT_TRUE(std::isnan(softmax_naive_attention(q, k, v, {}).item()));
+  const Variable q(placed::full({1, 1, 1, 1}, 100)), k(placed::ones({1, 1, 2, 1})),
+      v(placed::ones({1, 1, 2, 1}));
+  const HeadInputs in{.q = q, .k = k, .v = v};
+  EXPECT_EQ(attention(softmax_call(in)).item(), 1);
+  EXPECT_TRUE(std::isnan(apply_weights(softmax_naive_weights(in), in).item()));
 }
 
 TEST(SoftmaxNaive, EqualsSoftmaxWhereItDoesNotOverflow) {
   const Variable q(normal({2, 2, 5, 4}, 1)), k(normal({2, 2, 7, 4}, 2)), v(normal({2, 2, 7, 3}, 3));
-  EXPECT_LT(distance(softmax_naive_attention(q, k, v, causal()).data(),
-                     softmax_attention(q, k, v, causal()).data()),
+  const HeadInputs in{.q = q, .k = k, .v = v, .mask = causal()};
+  EXPECT_LT(distance(apply_weights(softmax_naive_weights(in), in).data(),
+                     attention(softmax_call(in)).data()),
             1e-14);
 }
 
@@ -53,18 +57,18 @@ struct Pairs {
   }
 };
 
-Pairs allowed_pairs(const Tensor& q, const Tensor& k, const SparseSelection& selection,
-                    const AttentionMask& mask) {
-  return {q.size(2), k.size(2), sparse_allowed(q, k, selection, mask).to_vector<std::uint8_t>()};
+Pairs allowed_pairs(const HeadInputs& in, const SparseSelection& selection) {
+  return {in.q.size(2), in.k.size(2),
+          testing::sparse_allowed(in, selection).to_vector<std::uint8_t>()};
 }
 
 TEST(Sparse, PatternsAreByDistanceFromTheQuerysPosition) {
-  const Tensor q = normal({1, 1, 9, 4}, 1), k = normal({1, 1, 13, 4}, 2);
+  const Variable q(normal({1, 1, 9, 4}, 1)), k(normal({1, 1, 13, 4}, 2));
   for (const bool is_causal : {false, true}) {
-    const AttentionMask mask{.causal = is_causal};
-    const Pairs local = allowed_pairs(q, k, {.pattern = SparsePattern::local, .window = 3}, mask);
+    const HeadInputs in{.q = q, .k = k, .mask = {.causal = is_causal}};
+    const Pairs local = allowed_pairs(in, {.pattern = SparsePattern::local, .window = 3});
     const Pairs strided = allowed_pairs(
-        q, k, {.pattern = SparsePattern::strided, .window = 2, .stride = 4, .n_global = 2}, mask);
+        in, {.pattern = SparsePattern::strided, .window = 2, .stride = 4, .n_global = 2});
     for (std::int64_t i = 0; i < 9; ++i)
       for (std::int64_t j = 0; j < 13; ++j) {
         const std::int64_t distance = i + 4 - j;
@@ -76,56 +80,58 @@ TEST(Sparse, PatternsAreByDistanceFromTheQuerysPosition) {
 }
 
 TEST(Sparse, TopkTakesTheLargestScoresAndOfEqualOnesTheFirst) {
-  const Tensor q = Tensor::ones({1, 1, 1, 1});
-  const Tensor k = Tensor::from(std::vector<float>{1, 5, 3, 5, 3, 3}, {1, 1, 6, 1});
+  const Tensor q = placed::ones({1, 1, 1, 1});
+  const Tensor k = placed::from(std::vector<float>{1, 5, 3, 5, 3, 3}, {1, 1, 6, 1});
   const auto allowed = [&](std::int64_t topk) {
-    return sparse_allowed(q, k, {.pattern = SparsePattern::topk, .topk = topk}, {})
+    return testing::sparse_allowed({.q = Variable(q), .k = Variable(k)},
+                                   {.pattern = SparsePattern::topk, .topk = topk})
         .to_vector<std::uint8_t>();
   };
   EXPECT_EQ(allowed(1), (std::vector<std::uint8_t>{0, 1, 0, 0, 0, 0}));
   EXPECT_EQ(allowed(4), (std::vector<std::uint8_t>{0, 1, 1, 1, 1, 0}));
   EXPECT_EQ(allowed(9), (std::vector<std::uint8_t>{1, 1, 1, 1, 1, 1}));
   // The fused form breaks ties the same way.
-  const Variable v(Tensor::from(std::vector<float>{1, 2, 4, 8, 16, 32}, {1, 1, 6, 1}));
+  const Variable v(placed::from(std::vector<float>{1, 2, 4, 8, 16, 32}, {1, 1, 6, 1}));
   for (const std::int64_t topk : {1, 2, 3, 4, 5}) {
     const SparseSelection selection{.pattern = SparsePattern::topk, .topk = topk};
-    const Tensor fused = sparse_attention(Variable(q), Variable(k), v, selection, {}).data();
-    const Tensor expected =
-        apply_weights(sparse_weights(Variable(q), Variable(k), selection, {}), v).data();
+    const HeadInputs in{.q = Variable(q), .k = Variable(k), .v = v};
+    const Tensor fused = attention(sparse_call(in, selection)).data();
+    const Tensor expected = apply_weights(testing::sparse_weights(in, selection), v).data();
     EXPECT_NEAR(fused.item(), expected.item(), 1e-5) << topk;
   }
 }
 
 TEST(Sparse, TopkOfAllKeysIsSoftmax) {
   const Variable q(normal({1, 2, 5, 4}, 1)), k(normal({1, 2, 8, 4}, 2)), v(normal({1, 2, 8, 3}, 3));
-  EXPECT_LT(
-      distance(
-          sparse_attention(q, k, v, {.pattern = SparsePattern::topk, .topk = 8}, causal()).data(),
-          softmax_attention(q, k, v, causal()).data()),
-      1e-14);
+  const HeadInputs in{.q = q, .k = k, .v = v, .mask = causal()};
+  const SparseSelection all{.pattern = SparsePattern::topk, .topk = 8};
+  EXPECT_LT(distance(attention(sparse_call(in, all)).data(), attention(softmax_call(in)).data()),
+            1e-14);
 }
 
 TEST(Sparse, NumbersBeyondAllKeysSelectAll) {
   constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
   const Variable q(normal({1, 2, 9, 4}, 1)), k(normal({1, 2, 13, 4}, 2)),
       v(normal({1, 2, 13, 3}, 3));
-  const Tensor expected = softmax_attention(q, k, v, causal()).data();
+  const HeadInputs in{.q = q, .k = k, .v = v, .mask = causal()};
+  const Tensor expected = attention(softmax_call(in)).data();
   for (const SparseSelection& selection :
        {SparseSelection{.pattern = SparsePattern::local, .window = largest},
         SparseSelection{.pattern = SparsePattern::strided, .window = largest, .stride = largest},
         SparseSelection{.pattern = SparsePattern::strided, .window = 1, .n_global = largest},
         SparseSelection{.pattern = SparsePattern::topk, .topk = largest}}) {
-    EXPECT_LT(distance(sparse_attention(q, k, v, selection, causal()).data(), expected), 1e-14);
-    EXPECT_LT(
-        distance(apply_weights(sparse_weights(q, k, selection, causal()), v).data(), expected),
-        1e-14);
+    EXPECT_LT(distance(attention(sparse_call(in, selection)).data(), expected), 1e-14);
+    EXPECT_LT(distance(apply_weights(testing::sparse_weights(in, selection), v).data(), expected),
+              1e-14);
   }
 }
 
 TEST(Sparse, RefusesWhatSelectsNothing) {
   const Variable x(normal({1, 1, 2, 2}, 1));
   const auto attend = [&](const SparseSelection& selection, const AttentionMask& mask = {}) {
-    return [&x, selection, mask] { sparse_attention(x, x, x, selection, mask); };
+    return [&x, selection, mask] {
+      attention(sparse_call({.q = x, .k = x, .v = x, .mask = mask}, selection));
+    };
   };
   expect_error<ConfigError>(attend({.window = 0}), "window");
   expect_error<ConfigError>(attend({.stride = 0}), "stride");
@@ -135,4 +141,4 @@ TEST(Sparse, RefusesWhatSelectsNothing) {
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::softmax_test

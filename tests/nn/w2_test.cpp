@@ -1,9 +1,10 @@
 #include "nn/attention/w2.h"
 
 #include "nn/language_model.h"
+#include "tests/nn/layer_testing.h"
 #include "tests/nn/nn_testing.h"
 
-namespace mobius {
+namespace mobius::w2_test {
 namespace {
 
 using testing::normal;
@@ -47,11 +48,14 @@ TEST(W2, IsTheClosedFormSymmetricAndZeroForEqualGaussians) {
 
 TEST(W2, WeightsAreASoftmaxOfTheDistanceOverTau) {
   const Variable q = raw_gaussians(4, 3, 1), k = raw_gaussians(6, 3, 2);
-  const Variable tau(Tensor::from(std::vector<double>{0.5, 7}, {2, 1, 1}));
+  const Variable tau(placed::from(std::vector<double>{0.5, 7}, {2, 1, 1}));
   const Variable scores =
       neg(squared_w2_distance(gaussians_from(q), gaussians_from(k)) / affine(tau, 1, 1e-6));
   const Tensor expected = masked_softmax(scores.data(), 1, testing::causal());
-  EXPECT_LT(testing::distance(w2_weights(q, k, tau, testing::causal()).data(), expected), 1e-13);
+  EXPECT_LT(testing::distance(
+                attention_weights(w2_call({.q = q, .k = k, .mask = testing::causal()}, tau)).data(),
+                expected),
+            1e-13);
 }
 
 TEST(W2Overlap, WeightsAreASoftmaxOfItsScores) {
@@ -67,11 +71,13 @@ TEST(W2Overlap, WeightsAreASoftmaxOfItsScores) {
                                     log_volume(q, {2, 2, 4, 1}) + log_volume(k, {2, 2, 1, 6}),
                                 -0.5);
   const Tensor expected = masked_softmax(scores.data(), 1, {});
-  EXPECT_LT(testing::distance(w2_overlap_weights(raw_q, raw_k, {}).data(), expected), 1e-13);
+  EXPECT_LT(testing::distance(attention_weights(w2_overlap_call({.q = raw_q, .k = raw_k})).data(),
+                              expected),
+            1e-13);
 }
 
 TEST(W2, SigmaIsPositiveHoweverSmallTheRawValue) {
-  const Gaussians g = gaussians_from(Variable(Tensor::full({1, 1, 1, 2}, -1e4)));
+  const Gaussians g = gaussians_from(Variable(placed::full({1, 1, 1, 2}, -1e4)));
   EXPECT_FLOAT_EQ(static_cast<float>(g.sigma.item()), 1e-4f);
 }
 
@@ -92,12 +98,12 @@ TEST(W2, HasThePublishedParameterCount) {
 TEST(W2, TauStartsAtTwiceTheRootOfTheHeadDimension) {
   const LanguageModel model(testing::published_model(64, 4, 256), W2Options(), 32, 8, 0);
   for (const auto& attention : model.attentions())
-    for (const double tau : attention->diagnostics().tau) EXPECT_NEAR(tau, 8, 1e-5);
+    for (const double tau : testing::parameter_told(*attention, "tau")) EXPECT_NEAR(tau, 8, 1e-5);
   W2Options options;
   options.tau = 0.5;
   const LanguageModel sharp(testing::published_model(64, 4, 256), options, 32, 8, 0);
-  EXPECT_NEAR(sharp.attentions()[0]->diagnostics().tau[0], 0.5, 1e-6);
+  EXPECT_NEAR(testing::parameter_told(*sharp.attentions()[0], "tau").at(0), 0.5, 1e-6);
 }
 
 }  // namespace
-}  // namespace mobius
+}  // namespace mobius::w2_test

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/registry.h"
-#include "core/schema.h"
+#include "core/options/registry.h"
+#include "core/options/schema.h"
 
 namespace mobius::config_fixture {
 

@@ -10,7 +10,7 @@
 
 #include "tests/error_of.h"
 #include "tests/temporary_folder.h"
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 namespace mobius {
 

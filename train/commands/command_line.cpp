@@ -1,25 +1,26 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <memory>
 #include <sstream>
-#include <string>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 #include "core/backend.h"
 #include "core/error.h"
-#include "core/nearest.h"
+#include "core/options/nearest.h"
 #include "core/parallel.h"
+#include "core/path.h"
 #include "train/commands/commands.h"
-#include "train/output.h"
-#include "train/printable.h"
-#include "train/step.h"
+#include "train/config/scalar.h"
+#include "train/config/writer.h"
+#include "train/io/printable.h"
+#include "train/optim/finite.h"
 
 namespace mobius {
 
@@ -42,12 +43,12 @@ ExitCode fail(ExitCode code, const std::string& message) {
   return code;
 }
 
-// A reader that leaves, as `head` does, has read what it wanted: nothing is said.
+// A reader that leaves, as `head` does, has read what it wanted, so nothing is said.
 ExitCode fail(const OutputError& error) {
   return error.is_closed() ? ExitCode::failed : fail(ExitCode::failed, error.what());
 }
 
-// Waits for up to a second; false where the launcher, or a user, asks to stop meanwhile.
+// Waits for up to a second; returns false if the launcher or a user asks to stop meanwhile.
 bool waits_undisturbed(const StopSignal& stop) {
   constexpr auto interval = std::chrono::milliseconds(10);
   for (auto left = std::chrono::milliseconds(1000); left.count() > 0; left -= interval) {
@@ -57,9 +58,8 @@ bool waits_undisturbed(const StopSignal& stop) {
   return true;
 }
 
-// A rank that fails by itself ends the others, which wait for it. What is wrong for one (a
-// configuration, a file) mostly is for all: the root says it and ends the others, which let it
-// speak first.
+// A rank that fails by itself ends the others, which wait for it. A fault of one rank (in the
+// configuration, a file) is mostly one of all: the others let the root report it and end them.
 ExitCode fail(ExitCode code, const std::string& message, Communicator* communicator,
               const StopSignal& stop) {
   if (communicator == nullptr || communicator->size() == 1) return fail(code, message);
@@ -84,23 +84,7 @@ const CLI::App& innermost(const CLI::App& app) {
   return given.empty() ? app : innermost(*given.front());
 }
 
-std::vector<std::string> commands_of(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
-  return names;
-}
-
-std::vector<std::string> options_of(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  return names;
-}
-
-// "mobius config show": the command that was given, with those it lies in.
+// Returns the name of a command after those it lies in: "mobius config show".
 std::string full_name(const CLI::App& command) {
   const CLI::App* parent = command.get_parent();
   return parent == nullptr ? command.get_name() : full_name(*parent) + " " + command.get_name();
@@ -111,19 +95,24 @@ std::string failure_message(const CLI::App* app, const CLI::Error& error) {
                      printable_line(error.what()), full_name(innermost(*app)));
 }
 
-// Throws ConfigError that names the command or option that was probably meant, where the command
-// line holds one that there is not.
+// Throws ConfigError for an unknown command or option, and names the one that was probably meant.
 void refuse_unknown_words(const CLI::App& app) {
   const CLI::App& command = innermost(app);
   const std::vector<std::string> unknown = command.remaining();
   if (unknown.empty()) return;
   const std::string word = unknown.front().substr(0, unknown.front().find('='));
+  std::vector<std::string> names;
   if (word.starts_with('-')) {
-    throw ConfigError("unknown option '{}'; {}", word, suggest_name(word, options_of(command)));
+    for (const CLI::Option* option : command.get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    throw ConfigError("unknown option '{}'; {}", word, suggest_name(word, names));
   }
-  const std::vector<std::string> commands = commands_of(command);
-  if (commands.empty()) return;
-  throw ConfigError("unknown command '{}'; {}", word, suggest_name(word, commands));
+  for (const CLI::App* known : command.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(known->get_name());
+  }
+  if (!names.empty())
+    throw ConfigError("unknown command '{}'; {}", word, suggest_name(word, names));
 }
 
 // What the words on the command line ask for.
@@ -176,19 +165,12 @@ ExitCode run(int argc, const char* const* argv, const Registries& known, StopSig
   return parse_and_run(app, argc, argv, actions, communicator);
 }
 
-// It is there until the process has ended: a signal that comes in its very last moment does not
-// change its exit code.
-StopSignal& signals_of_program() {
-  static StopSignal& stop = *new StopSignal;
-  return stop;
-}
-
 ExitCode run_to_the_end(int argc, const char* const* argv, const Registries& known,
                         StopSignal& stop) {
   std::unique_ptr<Communicator> communicator;
   try {
     communicator = join_ranks();
-    backend_for({});  // an instruction set that cannot be had is met here, before any file
+    backend_for(Device{DeviceType::cpu});  // reports a missing instruction set before any file
     return run(argc, argv, known, stop, *communicator);
   } catch (const OutputError& error) {
     return fail(error);
@@ -211,8 +193,68 @@ ExitCode run_to_the_end(int argc, const char* const* argv, const Registries& kno
 
 }  // namespace
 
+void set_action(CLI::App& command, Action& action, Action run) {
+  command.callback([&action, run = std::move(run)] { action = run; });
+}
+
+void set_action(CLI::App& command, RanksAction& action, RanksAction run) {
+  command.callback([&action, run = std::move(run)] { action = run; });
+}
+
+CLI::Option* add_path(CLI::App& command, const std::string& name, const std::string& type,
+                      std::string& path, const std::string& help) {
+  return command.add_option(name, path, help)->type_name(type)->transform(expand_home);
+}
+
+void add_checkpoint(CLI::App& command, std::string& path) {
+  add_path(command, "checkpoint", "CHECKPOINT", path, "HDF5 file, or the folder of a run")
+      ->required();
+}
+
+void add_overrides(CLI::App& command, std::vector<std::string>& overrides,
+                   const std::string& help) {
+  command.add_option("overrides", overrides, help)->type_name("key.path=value");
+}
+
+void add_value_option(CLI::App& command, const std::shared_ptr<Schema>& schema,
+                      const std::string& key, const std::string& names) {
+  const auto& field = std::get<OptionField>(*schema->find(key));
+  const OptionType type = field.form().type;
+  const std::string name = names.substr(0, names.find(','));
+  const auto assign = [schema, &field, name, type](const std::string& text) {
+    try {
+      field.assign(read_scalar(type, text));
+    } catch (const ConfigError& error) {
+      throw printable_error("{}: {}", name, error.what());
+    }
+  };
+  CLI::Option* option = command.add_option_function<std::string>(names, assign, field.help());
+  option->type_name(type == OptionType::integer ? "N" : "X");
+  const bool has_default = !std::holds_alternative<std::monostate>(field.initial());
+  if (has_default) option->default_str(to_yaml(field.initial()));
+}
+
+void add_value_options(CLI::App& command, const std::shared_ptr<Schema>& schema) {
+  for (const OptionEntry* entry : schema->entries()) {
+    std::string name = "--" + key_of(*entry);
+    std::replace(name.begin(), name.end(), '_', '-');
+    add_value_option(command, schema, key_of(*entry), name);
+  }
+}
+
+void require_one_folder(const std::string& out, const std::vector<std::string>& overrides) {
+  ConfigDocument given = ConfigDocument::from_text("output: {}\n", "the command line");
+  for (const std::string& assignment : overrides) {
+    if (assignment.starts_with("output")) given.override_with(assignment);
+  }
+  const ConfigEntry* output = given.root().find("output");
+  if (out.empty() || output == nullptr || output->value.find("dir") == nullptr) return;
+  throw printable_error("--out {}: output.dir is given, too; name the folder by one of them", out);
+}
+
 ExitCode run_command_line(int argc, const char* const* argv, const Registries& known) {
-  StopSignal& stop = signals_of_program();
+  // It is never destroyed, so that a signal in the last moment does not change the exit code.
+  static StopSignal& stop = *new StopSignal;
   hold_standard_streams();
   const ExitCode code = run_to_the_end(argc, argv, known, stop);
   if (code != ExitCode::done) return code;

@@ -5,31 +5,27 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <numeric>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "core/path.h"
-#include "train/checkpoint.h"
+#include "data/input_file.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/commands/commands.h"
-#include "train/commands/value_options.h"
-#include "train/comparison.h"
-#include "train/comparison_file.h"
-#include "train/comparison_output.h"
-#include "train/config_reader.h"
-#include "train/data_places.h"
-#include "train/experiment.h"
-#include "train/job_pool.h"
-#include "train/memory.h"
-#include "train/output.h"
-#include "train/printable.h"
-#include "train/progress.h"
-#include "train/report.h"
-#include "train/run_folder.h"
+#include "train/compare/comparison.h"
+#include "train/compare/comparison_file.h"
+#include "train/compare/comparison_output.h"
+#include "train/compare/job_pool.h"
+#include "train/compare/report.h"
+#include "train/config/reader.h"
+#include "train/io/printable.h"
+#include "train/run/data_places.h"
+#include "train/run/experiment.h"
+#include "train/run/memory.h"
+#include "train/run/progress.h"
+#include "train/run/run_folder.h"
 
 namespace mobius {
 
@@ -37,7 +33,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* compare_examples = R"(Examples:
   mobius compare configs/recall/demo.yaml
   mobius compare configs/recall/demo.yaml --jobs 4 --out runs/demo
   mobius compare configs/recall/demo.yaml --list | parallel -j 4
@@ -83,7 +79,7 @@ struct Contender {
   fs::path folder() const { return config->output.dir; }
 };
 
-// --out, else the document's output.dir, else runs/ and the comparison's name.
+// Returns --out, else the document's output.dir, else runs/ and the comparison's name.
 std::string root_folder(const CompareArguments& arguments, const ConfigDocument& document,
                         const Config& config) {
   if (!arguments.out.empty()) return arguments.out;
@@ -121,18 +117,21 @@ bool has_same_data(Contender& contender, const fs::path& comparison) {
   return build_task(*contender.config, header.tokenizer)->fingerprint() == header.data;
 }
 
-// Throws ConfigError where the folder holds a run that this configuration would not have made, or
-// files that are not of a run and would be written over.
+// Throws ConfigError if the folder holds a run that this configuration would not have made, or
+// other files that would be overwritten.
 void require_same_run(Contender& contender, const fs::path& comparison, const Registries& known) {
   const fs::path folder = contender.folder();
   require_usable_folder(folder, {.from = Resume::From::newest});
-  const fs::path path = folder / "config.yaml";
+  const fs::path path = RunFolder(folder).config();
   const bool is_done = is_complete(contender);
   if (!fs::exists(path)) return;
-  if (!is_done && step_checkpoints(folder / "checkpoints").empty()) return;
-  const auto stored = parse_config(read_whole_file(path), path.string(), known);
+  if (!is_done && step_checkpoints(RunFolder(folder).checkpoints()).empty()) return;
+  const auto stored = parse_config(content_of(path), path.string(), known);
   for (const ConfigChange& change : changes(*stored, *contender.config)) {
-    if (change.key.starts_with("output.") || change.key == "train.threads") continue;
+    if (change.key.starts_with("output.") || change.key == "train.threads" ||
+        change.key == "train.device") {
+      continue;
+    }
     if (!is_done && may_change_on_resume(*contender.config, change.key)) continue;
     if (is_data_place(*contender.config, change.key) && has_same_data(contender, comparison))
       continue;
@@ -144,7 +143,8 @@ void require_same_run(Contender& contender, const fs::path& comparison, const Re
   }
 }
 
-// Of those that are not finished, as many of the largest as run at once; each alone is named.
+// Throws ConfigError unless memory suffices for each unfinished run, and for the largest that may
+// run at once.
 void require_room(const std::vector<Contender>& contenders, int jobs) {
   const std::optional<double> available = available_memory();
   std::vector<double> needs;
@@ -168,7 +168,7 @@ void require_room(const std::vector<Contender>& contenders, int jobs) {
       format_bytes(together), format_bytes(*available));
 }
 
-// Makes the folders of those that are not finished.
+// Makes the folders of unfinished runs.
 std::vector<Job> prepare(std::vector<Contender>& contenders) {
   std::vector<Job> jobs;
   for (Contender& contender : contenders) {
@@ -181,7 +181,7 @@ std::vector<Job> prepare(std::vector<Contender>& contenders) {
   return jobs;
 }
 
-// Writes the configurations and prints one line of a shell a job, that can be run anywhere.
+// Writes the configurations and prints one shell command per job, which can be run anywhere.
 void list(const std::vector<Job>& jobs) {
   for (const Job& job : jobs) {
     write_config(job);
@@ -191,7 +191,7 @@ void list(const std::vector<Job>& jobs) {
   }
 }
 
-// Throws ConfigError where one of the files below is there, but was not written by a comparison.
+// Throws ConfigError if one of the files below exists but was not written by a comparison.
 void require_own_comparison(const fs::path& folder) {
   const std::vector<std::pair<std::string_view, const char*>> marks = {
       {comparison_csv, "level,"},
@@ -201,7 +201,7 @@ void require_own_comparison(const fs::path& folder) {
     const fs::path path = folder / name;
     if (!fs::is_regular_file(path)) continue;
     constexpr std::size_t head = 1024;
-    const std::string content = read_whole_file(path).substr(0, head);
+    const std::string content = content_of(path).substr(0, head);
     if (content.empty() || content.find(mark) != std::string::npos) continue;
     throw ConfigError("{}: was not written by a comparison; choose another folder by --out DIR",
                       path.string());
@@ -225,9 +225,7 @@ std::string end_in_words(const std::optional<ProcessEnd>& end) {
 }
 
 std::size_t count_of(const std::vector<JobStatus>& statuses, JobState state) {
-  return static_cast<std::size_t>(
-      std::count_if(statuses.begin(), statuses.end(),
-                    [state](const JobStatus& status) { return status.state == state; }));
+  return static_cast<std::size_t>(std::ranges::count(statuses, state, &JobStatus::state));
 }
 
 void list_failures(const std::vector<Job>& jobs, const std::vector<JobStatus>& statuses) {
@@ -245,8 +243,8 @@ ExitCode exit_code_of(const std::vector<JobStatus>& statuses) {
   return count_of(statuses, JobState::diverged) > 0 ? ExitCode::diverged : ExitCode::done;
 }
 
-// The folders of those that came as far as to have a configuration there. Throws Error where none
-// did, with what kept the first from it.
+// Returns the folders of runs that got as far as a configuration. If none did, throws the problem
+// of the first.
 std::vector<fs::path> begun(const std::vector<Contender>& contenders,
                             const std::vector<JobStatus>& statuses) {
   std::vector<fs::path> folders;
@@ -291,10 +289,14 @@ ExitCode report(const CompareArguments& arguments) {
 ExitCode compare(const CompareArguments& arguments, const Registries& known, StopSignal& stop) {
   if (!arguments.report.empty()) return report(arguments);
   if (arguments.config.empty()) throw ConfigError("compare: CONFIG is missing, or --report DIR");
+  require_one_folder(arguments.out, arguments.overrides);
   std::vector<Contender> contenders = read_contenders(arguments, known);
-  for (Contender& contender : contenders) {
-    require_same_run(contender, arguments.config, known);
+  const fs::path root = contenders.front().folder().parent_path();
+  if (holds_run(root)) {
+    throw ConfigError("{}: holds a run, not a comparison; choose another folder by --out DIR",
+                      root.string());
   }
+  for (Contender& contender : contenders) require_same_run(contender, arguments.config, known);
   if (!arguments.is_list) {
     require_room(contenders, arguments.jobs);
     return train_all(arguments, contenders, stop);
@@ -308,15 +310,12 @@ ExitCode compare(const CompareArguments& arguments, const Registries& known, Sto
 void add_compare_command(CLI::App& app, const Registries& known, StopSignal& stop, Action& action) {
   CLI::App* command =
       app.add_subcommand("compare", "Train variations of one configuration, and compare them");
-  command->footer(examples);
+  command->footer(compare_examples);
   auto arguments = std::make_shared<CompareArguments>();
   CLI::Option* config = command->add_option("config", arguments->config, "YAML file");
   config->type_name("CONFIG")->transform(expand_home);
-  command->add_option("overrides", arguments->overrides, "values that replace the base's")
-      ->type_name("key.path=value");
-  command->add_option("--out", arguments->out, "folder of the comparison; default runs/NAME")
-      ->type_name("DIR")
-      ->transform(expand_home);
+  add_overrides(*command, arguments->overrides, "values that replace the base's");
+  add_path(*command, "--out", "DIR", arguments->out, "folder of the comparison; default runs/NAME");
   add_value_option(*command, describe(*arguments), "jobs", "--jobs,-j");
   CLI::Option* list =
       command->add_flag("--list", arguments->is_list,
@@ -328,9 +327,8 @@ void add_compare_command(CLI::App& app, const Registries& known, StopSignal& sto
       ->transform(expand_home)
       ->excludes(config)
       ->excludes(list);
-  command->callback([arguments, &known, &stop, &action] {
-    action = [arguments, &known, &stop] { return compare(*arguments, known, stop); };
-  });
+  set_action(*command, action,
+             [arguments, &known, &stop] { return compare(*arguments, known, stop); });
 }
 
 }  // namespace mobius

@@ -1,22 +1,17 @@
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <memory>
-#include <string>
-#include <vector>
 
-#include "core/path.h"
 #include "train/commands/commands.h"
-#include "train/comparison_file.h"
-#include "train/config_writer.h"
-#include "train/terminal.h"
+#include "train/compare/comparison_file.h"
+#include "train/config/writer.h"
+#include "train/run/run_folder.h"
 
 namespace mobius {
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* config_examples = R"(Examples:
   mobius config show run.yaml optimizer.lr=3e-4      every value, defaults and overrides included
   mobius config help                                 every key: type, default, range, meaning
   mobius config help attention                       those of a section, or one key)";
@@ -32,16 +27,16 @@ ExitCode show(const ShowArguments& arguments, const Registries& known) {
   return ExitCode::done;
 }
 
-// In lines as wide as the terminal; elsewhere a line a key, for other programs to search.
+// Fits the lines to a terminal; elsewhere writes one line per key, for other programs to search.
 ExitCode help(const std::string& about, const Registries& known) {
   Config config(known);
   ComparisonKeys comparison;
   const auto of_run = describe(config), of_comparison = describe(comparison);
   const std::vector<const Schema*> all = {of_run.get(), of_comparison.get()};
-  fmt::print("{}",
-             ::isatty(STDOUT_FILENO) == 0
-                 ? help_text(all, about)
-                 : help_text(all, about, static_cast<std::size_t>(terminal_size(stdout).columns)));
+  const Output out(stdout);
+  fmt::print("{}", out.is_terminal()
+                       ? help_text(all, about, static_cast<std::size_t>(out.size().columns))
+                       : help_text(all, about));
   return ExitCode::done;
 }
 
@@ -49,28 +44,21 @@ ExitCode help(const std::string& about, const Registries& known) {
 
 void add_config_command(CLI::App& app, const Registries& known, Action& action) {
   CLI::App* command = app.add_subcommand("config", "Show a resolved configuration, or every key");
-  command->footer(examples);
+  command->footer(config_examples);
   command->require_subcommand(1);
 
   CLI::App* show_command = command->add_subcommand("show", "Print the resolved configuration");
   auto arguments = std::make_shared<ShowArguments>();
-  show_command->add_option("config", arguments->config, "YAML file")
-      ->required()
-      ->type_name("CONFIG")
-      ->transform(expand_home);
-  show_command->add_option("overrides", arguments->overrides, "values that replace the file's")
-      ->type_name("key.path=value");
-  show_command->callback([arguments, &known, &action] {
-    action = [arguments, &known] { return show(*arguments, known); };
-  });
+  add_path(*show_command, "config", "CONFIG", arguments->config, "YAML file")->required();
+  add_overrides(*show_command, arguments->overrides, "values that replace the file's");
+  set_action(*show_command, action, [arguments, &known] { return show(*arguments, known); });
 
   CLI::App* help_command = command->add_subcommand("help", "List keys with their meaning");
   auto about = std::make_shared<std::string>();
   help_command
       ->add_option("section", *about, "section or key, such as train.early_stop; all unless given")
       ->type_name("SECTION");
-  help_command->callback(
-      [about, &known, &action] { action = [about, &known] { return help(*about, known); }; });
+  set_action(*help_command, action, [about, &known] { return help(*about, known); });
 }
 
 }  // namespace mobius

@@ -2,36 +2,31 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "core/parallel.h"
-#include "core/path.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/commands/commands.h"
-#include "train/data_places.h"
-#include "train/experiment.h"
-#include "train/metrics.h"
-#include "train/output.h"
-#include "train/printable.h"
-#include "train/step.h"
+#include "train/io/printable.h"
+#include "train/optim/finite.h"
+#include "train/recording/metrics.h"
+#include "train/run/data_places.h"
+#include "train/run/evaluation.h"
+#include "train/run/experiment.h"
+#include "train/run/start.h"
 
 namespace mobius {
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* eval_examples = R"(Examples:
   mobius eval runs/run                      its best.h5, else its newest checkpoint
   mobius eval runs/run/checkpoints/best.h5 --json | python3 -m json.tool
   mobius eval runs/run task.text=/data/now/here.txt
 
 The score is that of the training run's own evaluation at the same step, bit for bit on the same
 instruction set. A text or a token file that has changed since is warned of, and scored.)";
-
-using NamedScores = std::vector<std::pair<std::string, Score>>;
 
 void print_scores(std::int64_t step, const Evaluation& evaluation, const NamedScores& groups,
                   const std::optional<LanguageScore>& language) {
@@ -45,32 +40,16 @@ void print_scores(std::int64_t step, const Evaluation& evaluation, const NamedSc
                  printable(score.loss()), 100 * score.accuracy());
     }
   }
-  if (evaluation.share_beyond_resolution) {
-    fmt::print("queries beyond the resolution limit: {:.2f}%\n",
-               100 * *evaluation.share_beyond_resolution);
-  }
+  for (const auto& [name, value] : evaluation.summaries)
+    fmt::print("{}: {:.4f}\n", printable_line(name), printable(value));
 }
 
-void warn_of_data(const Task& task) {
-  for (const std::string& warning : task.warnings()) say("mobius: warning: " + warning);
-}
-
-// The score is then not that of the training run: of other data, by the same name.
-void warn_of_other_data(const CheckpointHeader& header, const Task& task, const std::string& path) {
-  const std::string now = task.fingerprint();
-  if (header.data == now) return;
-  say(fmt::format("mobius: warning: {}: was made with {}, but now there are {}", path,
-                  header.data.empty() ? "data of no files" : header.data,
-                  now.empty() ? "none" : now));
-}
-
-// The model is the checkpoint's.
+// The model stays that of the checkpoint.
 void require_keys_of_scoring(const std::vector<std::string>& overrides) {
   for (const std::string& assignment : overrides) {
     if (assignment.starts_with("task.") || assignment.starts_with("train.")) continue;
     throw printable_error(
-        "override {}: a checkpoint is scored as it is; expected a key of task or "
-        "train",
+        "override {}: a checkpoint is scored as it is; expected a key of task or train",
         assignment);
   }
 }
@@ -91,27 +70,27 @@ ExitCode eval(const EvalArguments& arguments, const Registries& known, Communica
   const Experiment experiment = build_experiment(*config, {}, header.tokenizer);
   load_checkpoint(path, tensors_of(*experiment.model));
   if (communicator.is_root()) {
-    warn_of_other_data(header, *experiment.task, path);
-    warn_of_data(*experiment.task);
+    const std::string difference = data_difference(header, *experiment.task);
+    if (!difference.empty()) say(fmt::format("mobius: warning: {}: {}", path, difference));
+    for (const std::string& warning : experiment.task->warnings()) {
+      say("mobius: warning: " + warning);
+    }
   }
 
   const Evaluation evaluation =
       *evaluate(*experiment.model, *experiment.task, config->train.micro_batch_size(), communicator,
                 [] { return false; });
   try {
-    require_finite_test(*experiment.model, evaluation.total, header.step);
+    require_finite_loss(*experiment.model, "test loss", evaluation.total.loss(), header.step);
   } catch (const TrainingDiverged& error) {
     throw TrainingDiverged("{}: {}", path, error.what());
   }
   if (!communicator.is_root()) return ExitCode::done;
   const auto language = language_score(evaluation.total.loss(), *experiment.task);
-  NamedScores groups;
-  for (std::size_t i = 0; i < evaluation.groups.size(); ++i) {
-    groups.emplace_back(experiment.task->groups()[i], evaluation.groups[i]);
-  }
+  const NamedScores& groups = evaluation.groups;
   if (arguments.as_json) {
-    fmt::print("{}\n", evaluation_json(header.step, evaluation.total, groups,
-                                       evaluation.share_beyond_resolution, language));
+    fmt::print("{}\n", evaluation_json(header.step, evaluation.total, groups, evaluation.summaries,
+                                       language));
   } else {
     print_scores(header.step, evaluation, groups, language);
   }
@@ -122,21 +101,14 @@ ExitCode eval(const EvalArguments& arguments, const Registries& known, Communica
 
 void add_eval_command(CLI::App& app, const Registries& known, RanksAction& action) {
   CLI::App* command = app.add_subcommand("eval", "Score a checkpoint on the test sequences");
-  command->footer(examples);
+  command->footer(eval_examples);
   auto arguments = std::make_shared<EvalArguments>();
-  command->add_option("checkpoint", arguments->checkpoint, "HDF5 file, or the folder of a run")
-      ->required()
-      ->type_name("CHECKPOINT")
-      ->transform(expand_home);
-  command
-      ->add_option("overrides", arguments->overrides,
-                   "values of task and train that replace the checkpoint's")
-      ->type_name("key.path=value");
+  add_checkpoint(*command, arguments->checkpoint);
+  add_overrides(*command, arguments->overrides,
+                "values of task and train that replace the checkpoint's");
   command->add_flag("--json", arguments->as_json, "one JSON object on standard output");
-  command->callback([arguments, &known, &action] {
-    action = [arguments, &known](Communicator& communicator) {
-      return eval(*arguments, known, communicator);
-    };
+  set_action(*command, action, [arguments, &known](Communicator& communicator) {
+    return eval(*arguments, known, communicator);
   });
 }
 

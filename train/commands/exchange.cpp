@@ -3,17 +3,15 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
-#include <string>
 
-#include "core/path.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/safetensors.h"
 #include "train/commands/commands.h"
-#include "train/data_places.h"
-#include "train/experiment.h"
-#include "train/file.h"
-#include "train/printable.h"
-#include "train/safetensors.h"
+#include "train/io/file.h"
+#include "train/io/printable.h"
+#include "train/run/data_places.h"
+#include "train/run/experiment.h"
+#include "train/run/run_folder.h"
 
 namespace mobius {
 
@@ -32,7 +30,7 @@ constexpr const char* import_examples = R"(Example:
 The file must have exactly the parameters of the model that the configuration describes; `mobius
 inspect` lists them. The checkpoint is one of step 0, with a fresh optimiser.)";
 
-// For the user, also where what is written goes to the standard output.
+// Tells the user on standard error if the file itself goes to standard output.
 void say_written(const std::string& out, const std::string& what) {
   fmt::print(std::filesystem::is_regular_file(out) ? stdout : stderr, "{}: {}\n",
              printable_line(out), printable_line(what));
@@ -47,6 +45,7 @@ ExitCode export_parameters(const ExportArguments& arguments) {
   const std::filesystem::path checkpoint = find_checkpoint(arguments.checkpoint);
   require_free(arguments.out, {checkpoint}, arguments.is_forced);
   const CheckpointHeader header = read_checkpoint_header(checkpoint);
+  remove_abandoned(arguments.out);
   write_safetensors(arguments.out, {.tensors = read_parameters(checkpoint),
                                     .metadata = {{"format", "mobius"},
                                                  {"step", std::to_string(header.step)},
@@ -77,6 +76,7 @@ ExitCode import_parameters(const ImportArguments& arguments, const Registries& k
   header.config = resolved_yaml(*config);
   header.tokenizer = tokenizer_model(*experiment.task);
   header.data = experiment.task->fingerprint();
+  remove_abandoned(out);
   save_checkpoint(out, header, tensors);
   say_written(out, fmt::format("step 0 with the parameters of {}", file));
   return ExitCode::done;
@@ -93,17 +93,10 @@ void add_export_command(CLI::App& app, Action& action) {
       app.add_subcommand("export", "Write a checkpoint's parameters as a safetensors file");
   command->footer(export_examples);
   auto arguments = std::make_shared<ExportArguments>();
-  command->add_option("checkpoint", arguments->checkpoint, "HDF5 file, or the folder of a run")
-      ->required()
-      ->type_name("CHECKPOINT")
-      ->transform(expand_home);
-  command->add_option("out", arguments->out, "safetensors file")
-      ->required()
-      ->type_name("OUT")
-      ->transform(expand_home);
+  add_checkpoint(*command, arguments->checkpoint);
+  add_path(*command, "out", "OUT", arguments->out, "safetensors file")->required();
   add_force(*command, arguments->is_forced);
-  command->callback(
-      [arguments, &action] { action = [arguments] { return export_parameters(*arguments); }; });
+  set_action(*command, action, [arguments] { return export_parameters(*arguments); });
 }
 
 void add_import_command(CLI::App& app, const Registries& known, Action& action) {
@@ -111,22 +104,12 @@ void add_import_command(CLI::App& app, const Registries& known, Action& action) 
       app.add_subcommand("import", "Make a checkpoint from the parameters in a safetensors file");
   command->footer(import_examples);
   auto arguments = std::make_shared<ImportArguments>();
-  command->add_option("config", arguments->config, "of the model")
-      ->required()
-      ->type_name("CONFIG")
-      ->transform(expand_home);
-  command->add_option("file", arguments->file, "safetensors file")
-      ->required()
-      ->type_name("FILE")
-      ->transform(expand_home);
-  command->add_option("out", arguments->out, "HDF5 file")
-      ->required()
-      ->type_name("CHECKPOINT")
-      ->transform(expand_home);
+  add_path(*command, "config", "CONFIG", arguments->config, "of the model")->required();
+  add_path(*command, "file", "FILE", arguments->file, "safetensors file")->required();
+  add_path(*command, "out", "CHECKPOINT", arguments->out, "HDF5 file")->required();
   add_force(*command, arguments->is_forced);
-  command->callback([arguments, &known, &action] {
-    action = [arguments, &known] { return import_parameters(*arguments, known); };
-  });
+  set_action(*command, action,
+             [arguments, &known] { return import_parameters(*arguments, known); });
 }
 
 }  // namespace mobius

@@ -4,28 +4,23 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/parallel.h"
-#include "core/path.h"
 #include "data/lm.h"
 #include "nn/generator.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/commands/commands.h"
-#include "train/commands/value_options.h"
-#include "train/memory.h"
-#include "train/output.h"
-#include "train/printable.h"
+#include "train/io/printable.h"
+#include "train/run/experiment.h"
+#include "train/run/memory.h"
 
 namespace mobius {
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* generate_examples = R"(Examples:
   mobius generate runs/shakespeare_char     its best.h5, else its newest checkpoint
   mobius generate best.h5 --prompt "ROMEO:" --tokens 300 --temperature 0.8 --top-k 40 --seed 7
 
@@ -52,7 +47,7 @@ struct GenerateArguments {
   }
 };
 
-// Bytes of a text that end with a whole character, or with bytes that begin none.
+// Returns the size of the text without a character at its end that is cut short.
 std::size_t whole_characters(std::string_view text) {
   for (std::size_t back = 1; back <= 3 && back <= text.size(); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
@@ -63,7 +58,7 @@ std::size_t whole_characters(std::string_view text) {
   return text.size();
 }
 
-// Writes text as its tokens come, a character only when all of its bytes are there.
+// Writes text as its tokens come, but each character only when it is whole.
 class TextStream {
  public:
   TextStream(const Tokenizer& tokenizer, Output& out) : tokenizer_(tokenizer), out_(out) {}
@@ -87,7 +82,7 @@ class TextStream {
   std::string pending_;
 };
 
-// The model that a checkpoint holds, and what turns its tokens into text.
+// The model of a checkpoint and the tokeniser of its text.
 struct Writer {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<LanguageModel> model;
@@ -106,38 +101,24 @@ Writer load_writer(const std::string& checkpoint, const Registries& known) {
   Writer writer{make_tokenizer(*header.tokenizer), nullptr, task->seq_len};
   require_memory(
       memory_need(*config, {writer.tokenizer->vocab_size(), task->seq_len}, MemoryUse::model));
-  writer.model = std::make_unique<LanguageModel>(config->model, *config->attention,
-                                                 writer.tokenizer->vocab_size(), task->seq_len,
-                                                 config->train.seed);
+  writer.model = std::make_unique<LanguageModel>(
+      config->model, *config->attention, writer.tokenizer->vocab_size(), task->seq_len,
+      config->train.seed, DType::f32, device_of(*config));
   load_checkpoint(path, tensors_of(*writer.model));
   return writer;
 }
 
-// What text begins from that nobody has begun: a line end, where the vocabulary has one, else a
-// space, else its first token that stands for text.
+// Returns the token that text without a prompt begins from: a line end if the vocabulary has one,
+// else a space, else its first token that stands for text.
 std::int32_t first_token(const Tokenizer& tokenizer) {
-  const auto find = [&](auto&& is_meant) -> std::optional<std::int32_t> {
+  for (const std::string beginning : {"\n", " ", ""}) {  // "": any text
     for (std::int32_t token = 0; token < tokenizer.vocab_size(); ++token) {
-      const bool is_known = !tokenizer.is_unknown(token);
-      if (is_known && is_meant(tokenizer.decode(std::span(&token, 1)))) return token;
+      if (tokenizer.is_unknown(token)) continue;
+      const std::string text = tokenizer.decode(std::span(&token, 1));
+      if (beginning.empty() ? !text.empty() : text == beginning) return token;
     }
-    return std::nullopt;
-  };
-  for (const char* beginning : {"\n", " "}) {
-    const auto token = find([beginning](const std::string& text) { return text == beginning; });
-    if (token) return *token;
   }
-  const auto token = find([](const std::string& text) { return !text.empty(); });
-  if (!token) throw Error("the tokenizer has no token that stands for text");
-  return *token;
-}
-
-void warn_of_unknown(const Tokenizer& tokenizer, const std::vector<std::int32_t>& tokens) {
-  const auto n = std::count_if(tokens.begin(), tokens.end(),
-                               [&](std::int32_t token) { return tokenizer.is_unknown(token); });
-  if (n == 0) return;
-  say(fmt::format("mobius: warning: --prompt: {} of {} tokens are unknown to the tokenizer", n,
-                  tokens.size()));
+  throw Error("the tokenizer has no token that stands for text");
 }
 
 std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const std::string& prompt) {
@@ -148,7 +129,12 @@ std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const std::strin
     throw ConfigError("--prompt: {}", error.what());
   }
   if (tokens.empty()) throw ConfigError("--prompt: expected text to go on from, got none");
-  warn_of_unknown(tokenizer, tokens);
+  const auto n = std::ranges::count_if(
+      tokens, [&](std::int32_t token) { return tokenizer.is_unknown(token); });
+  if (n > 0) {
+    say(fmt::format("mobius: warning: --prompt: {} of {} tokens are unknown to the tokenizer", n,
+                    tokens.size()));
+  }
   return tokens;
 }
 
@@ -186,12 +172,9 @@ ExitCode generate(const GenerateArguments& arguments, const Registries& known, S
 void add_generate_command(CLI::App& app, const Registries& known, StopSignal& stop,
                           Action& action) {
   CLI::App* command = app.add_subcommand("generate", "Write text with a trained language model");
-  command->footer(examples);
+  command->footer(generate_examples);
   auto arguments = std::make_shared<GenerateArguments>();
-  command->add_option("checkpoint", arguments->checkpoint, "HDF5 file, or the folder of a run")
-      ->required()
-      ->type_name("CHECKPOINT")
-      ->transform(expand_home);
+  add_checkpoint(*command, arguments->checkpoint);
   command
       ->add_option(
           "--prompt", arguments->prompt,
@@ -199,9 +182,8 @@ void add_generate_command(CLI::App& app, const Registries& known, StopSignal& st
           "stands for text")
       ->type_name("TEXT");
   add_value_options(*command, describe(*arguments));
-  command->callback([arguments, &known, &stop, &action] {
-    action = [arguments, &known, &stop] { return generate(*arguments, known, stop); };
-  });
+  set_action(*command, action,
+             [arguments, &known, &stop] { return generate(*arguments, known, stop); });
 }
 
 }  // namespace mobius

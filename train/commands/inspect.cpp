@@ -2,19 +2,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <memory>
-#include <string>
 
-#include "core/path.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/commands/commands.h"
-#include "train/printable.h"
+#include "train/io/printable.h"
 
 namespace mobius {
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* inspect_examples = R"(Examples:
   mobius inspect runs/run/checkpoints/best.h5
   mobius inspect runs/run                   its best.h5, else its newest checkpoint
 
@@ -50,13 +47,10 @@ ExitCode inspect(const std::string& checkpoint) {
 void add_inspect_command(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("inspect", "Show a checkpoint's step, configuration and parameters");
-  command->footer(examples);
+  command->footer(inspect_examples);
   auto path = std::make_shared<std::string>();
-  command->add_option("checkpoint", *path, "HDF5 file, or the folder of a run")
-      ->required()
-      ->type_name("CHECKPOINT")
-      ->transform(expand_home);
-  command->callback([path, &action] { action = [path] { return inspect(*path); }; });
+  add_checkpoint(*command, *path);
+  set_action(*command, action, [path] { return inspect(*path); });
 }
 
 }  // namespace mobius

@@ -1,25 +1,18 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
-#include <memory>
-#include <string>
-#include <vector>
+#include <array>
 
-#include "core/path.h"
 #include "train/commands/commands.h"
-#include "train/data_places.h"
-#include "train/output.h"
-#include "train/printable.h"
-#include "train/trainer.h"
+#include "train/io/printable.h"
+#include "train/run/data_places.h"
+#include "train/run/trainer.h"
 
 namespace mobius {
 
-namespace fs = std::filesystem;
-
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* train_examples = R"(Examples:
   mobius train run.yaml                              write to runs/run
   mobius train run.yaml train.max_steps=200 --out runs/try
   mobius train run.yaml --resume auto                go on from the newest complete checkpoint,
@@ -41,22 +34,11 @@ struct TrainArguments {
   std::string resume;
 };
 
-const char* words_for(RunStatus status) {
-  switch (status) {
-    case RunStatus::finished:
-      return "finished";
-    case RunStatus::early_stop:
-      return "stopped early, the goal is reached";
-    case RunStatus::interrupted:
-      return "interrupted and saved; go on with --resume auto";
-    case RunStatus::diverged:
-      break;
-  }
-  return "diverged";
-}
-
 void say_summary(const RunSummary& summary, const std::string& folder, Progress& progress) {
-  progress.say(fmt::format("step {}: {}", summary.step, words_for(summary.status)));
+  constexpr std::array words = {"finished", "stopped early, the goal is reached",
+                                "interrupted and saved; go on with --resume auto", "diverged"};
+  progress.say(
+      fmt::format("step {}: {}", summary.step, words[static_cast<std::size_t>(summary.status)]));
   if (summary.test) {
     std::string line =
         fmt::format("test loss {:.4f}{}, test accuracy {:.2f}%", printable(summary.test->loss()),
@@ -72,10 +54,11 @@ void say_summary(const RunSummary& summary, const std::string& folder, Progress&
 ExitCode train(const TrainArguments& arguments, const Registries& known, StopSignal& stop,
                Communicator& communicator) {
   stop.listen();
+  require_one_folder(arguments.out, arguments.overrides);
   const auto config = load_config(arguments.config, arguments.overrides, known);
   if (!arguments.out.empty()) config->output.dir = arguments.out;
   find_data(*config, folders_for(arguments.config));
-  // mpirun lets ranks write to a terminal of its own making, wherever its own output goes.
+  // mpirun gives ranks a terminal of its own making, wherever its output goes.
   Progress progress(communicator.is_root() ? stdout : nullptr, communicator.size() == 1, &stop);
   const RunSummary summary =
       run_training(*config, Resume::parse(arguments.resume), known, progress, stop, communicator);
@@ -93,25 +76,15 @@ ExitCode train(const TrainArguments& arguments, const Registries& known, StopSig
 void add_train_command(CLI::App& app, const Registries& known, StopSignal& stop,
                        RanksAction& action) {
   CLI::App* command = app.add_subcommand("train", "Train the model a configuration describes");
-  command->footer(examples);
+  command->footer(train_examples);
   auto arguments = std::make_shared<TrainArguments>();
-  command->add_option("config", arguments->config, "YAML file")
-      ->required()
-      ->type_name("CONFIG")
-      ->transform(expand_home);
-  command->add_option("overrides", arguments->overrides, "values that replace the file's")
-      ->type_name("key.path=value");
-  command->add_option("--out", arguments->out, "folder of the run, in place of output.dir")
-      ->type_name("DIR")
-      ->transform(expand_home);
-  command
-      ->add_option("--resume", arguments->resume, "checkpoint to go on from, or a folder with some")
-      ->type_name("PATH|auto")
-      ->transform(expand_home);
-  command->callback([arguments, &known, &stop, &action] {
-    action = [arguments, &known, &stop](Communicator& communicator) {
-      return train(*arguments, known, stop, communicator);
-    };
+  add_path(*command, "config", "CONFIG", arguments->config, "YAML file")->required();
+  add_overrides(*command, arguments->overrides, "values that replace the file's");
+  add_path(*command, "--out", "DIR", arguments->out, "folder of the run, in place of output.dir");
+  add_path(*command, "--resume", "PATH|auto", arguments->resume,
+           "checkpoint to go on from, or a folder with some");
+  set_action(*command, action, [arguments, &known, &stop](Communicator& communicator) {
+    return train(*arguments, known, stop, communicator);
   });
 }
 

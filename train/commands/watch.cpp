@@ -1,20 +1,14 @@
-#include "train/watch.h"
+#include "train/compare/watch.h"
 
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
-#include "core/path.h"
 #include "train/commands/commands.h"
-#include "train/output.h"
-#include "train/printable.h"
+#include "train/io/printable.h"
 
 namespace mobius {
 
@@ -22,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* examples = R"(Examples:
+constexpr const char* watch_examples = R"(Examples:
   mobius watch runs/first               the curves of a run, redrawn until it ends
   mobius watch runs/demo                of all runs of a comparison
   mobius watch runs/first --once        as they are now)";
@@ -58,16 +52,12 @@ ExitCode watch(const WatchArguments& arguments, StopSignal& stop) {
 void add_watch_command(CLI::App& app, StopSignal& stop, Action& action) {
   CLI::App* command =
       app.add_subcommand("watch", "Draw the learning curves of a run or a comparison");
-  command->footer(examples);
+  command->footer(watch_examples);
   auto arguments = std::make_shared<WatchArguments>();
-  command->add_option("folder", arguments->folder, "folder of a run or a comparison")
-      ->required()
-      ->type_name("DIR")
-      ->transform(expand_home);
+  add_path(*command, "folder", "DIR", arguments->folder, "folder of a run or a comparison")
+      ->required();
   command->add_flag("--once", arguments->is_once, "draw them once, as they are now");
-  command->callback([arguments, &stop, &action] {
-    action = [arguments, &stop] { return watch(*arguments, stop); };
-  });
+  set_action(*command, action, [arguments, &stop] { return watch(*arguments, stop); });
 }
 
 }  // namespace mobius

@@ -1,0 +1,18 @@
+#include "autograd/ops.h"
+
+namespace mobius {
+
+Variable linear_attention(const Variable& q, const Variable& k, const Variable& v, bool causal,
+                          double eps) {
+  constexpr std::string_view op = "linear_attention";
+  const auto r = linear_attention({q.data(), k.data(), v.data(), causal, eps});
+  return record(op, {q, k, v}, r.out,
+                [q = Saved(op, q), k = Saved(op, k), v = Saved(op, v), out = Saved(op, r.out),
+                 denominator = r.denominator, causal, eps](const Grads& grads, const NeedsGrad&) {
+                  const auto g = linear_attention_backward({q.get(), k.get(), v.get(), causal, eps},
+                                                           {out.get(), denominator}, grads[0]);
+                  return Grads{g.q, g.k, g.v};
+                });
+}
+
+}  // namespace mobius
