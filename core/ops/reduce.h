@@ -9,11 +9,11 @@
 
 namespace mobius {
 
-// Of real tensors. `dims` empty means all dimensions.
+// Operands are real. Empty `dims` mean all dimensions.
 Tensor sum(const Tensor& x, const std::vector<int>& dims = {}, bool keepdim = false);
 Tensor mean(const Tensor& x, const std::vector<int>& dims = {}, bool keepdim = false);
 Tensor max(const Tensor& x, int dim, bool keepdim = false);
-/// Over the last dimension, i64; ties: the smaller index.
+/// Returns i64 indices along the last dimension; among equal elements, the smallest index.
 Tensor argmax(const Tensor& x);
 /// In double, read back from the device.
 double sum_of_squares(const Tensor& x);

@@ -7,10 +7,10 @@
 //
 // Range. All features of a query are divided by exp(max_a omega_a . x' - |x'|^2/2), which cancels,
 // so that the largest is 1 / sqrt(m) before the offset is added. A common factor of the keys would
-// cancel, too, but one that looks at the keys would let a later key change, in the last bits, what
-// earlier queries see. Theirs is 1, and the exponent is capped at 60, with gradient 0 there: as
-// omega . x' - |x'|^2/2 <= |omega|^2/2 for every x, that can act only in more than about 64
-// dimensions, on a key nearly equal to a feature. Sums over keys stay in the range of f32.
+// cancel as well, but if it depended on the keys, a later key could change the last bits of earlier
+// outputs. So it is 1, and the exponent is capped at 60, with gradient 0 there. Because
+// omega . x' - |x'|^2/2 <= |omega|^2/2 for every x, the cap acts only above about 64 dimensions, on
+// a key nearly equal to a feature. Sums over keys stay in the range of f32.
 #pragma once
 
 #include <memory>
@@ -26,8 +26,8 @@ struct PerformerOffsets {
   double denominator = 1e-6;  // eps
 };
 
-/// omega[m, d]: blocks of d orthogonal directions, each as long as a Gaussian vector of its own;
-/// the last block may be cut.
+/// Returns omega[m, d]: blocks of d orthogonal directions, each scaled to the length of an
+/// independent Gaussian vector. The last block may be partial.
 Tensor orthogonal_gaussian(std::int64_t m, std::int64_t d, RngKey key, DType dtype,
                            Device device = {});
 
@@ -49,7 +49,8 @@ class PerformerOptions : public AttentionOptions {
   void describe(Schema& schema) override;
 
  protected:
-  /// The layer keeps omega as the buffer `omega`: it is saved, and never drawn anew.
+  /// The layer stores omega as the buffer `omega`, which checkpoints save, and never draws it
+  /// again.
   std::shared_ptr<Attention> make(const AttentionContext& context) const override;
 };
 

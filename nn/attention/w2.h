@@ -6,8 +6,9 @@
 //               m = mu / sqrt(sigma)
 //   out_i = sum_j softmax_j( S_ij ) v_j
 //
-// R is RoPE, or nothing; eps = 1e-6. A term of S_ij that is the same for all j changes no weight,
-// so both are dot products with a number added for each key, and need no matrix of distances:
+// R is RoPE or the identity; eps = 1e-6. A term of S_ij that is the same for all j changes no
+// weight, so both are dot products with a number added for each key, and need no matrix of
+// distances:
 //
 //   w2          S_ij = < 2 x_q_i / (tau + eps), x_k_j > - |x_k_j|^2 / (tau + eps),
 //               x = [R mu ; sigma], of twice the dimension
@@ -24,7 +25,7 @@
 
 namespace mobius {
 
-/// One Gaussian a position, [B, H, n, d] each; sigma > 0 is the standard deviation.
+/// One Gaussian per position, [B, H, n, d] each; sigma > 0 is the standard deviation.
 struct Gaussians {
   Variable mu, sigma;
 };
@@ -32,13 +33,13 @@ struct Gaussians {
 /// [mu ; raw], [B, H, n, 2d] -> mu and sigma = softplus(raw) + 1e-4.
 Gaussians gaussians_from(const Variable& mu_and_raw);
 
-/// W2^2 = |mu_q - mu_k|^2 + |sigma_q - sigma_k|^2 of every query and key, as it reads: never
-/// negative, 0 for equal Gaussians. [B, H, n_q, n_k], by way of [B, H, n_q, n_k, d]: for analysis.
+/// Returns W2^2 = |mu_q - mu_k|^2 + |sigma_q - sigma_k|^2 of every query and key, [B, H, n_q, n_k].
+/// It is never negative, and 0 for equal Gaussians. For analysis: takes memory [B, H, n_q, n_k, d].
 Variable squared_w2_distance(const Gaussians& q, const Gaussians& k);
 
 /// q[B, H, n_q, 2d], k[B, G, n_k, 2d], both [mu ; raw] as in gaussians_from(), v[B, G, n_k, d_v].
-/// tau[G, 1, 1] > 0: heads that share keys share the scale of distances. rope_base: of R; without
-/// it R is nothing. Query i stands at position i + n_k - n_q.
+/// tau[G, 1, 1] > 0: heads that share keys share the scale of distances. R is the identity without
+/// a rope_base. Query i has position i + n_k - n_q.
 AttentionCall w2_call(const HeadInputs& in, const Variable& tau,
                       std::optional<double> rope_base = {});
 AttentionCall w2_overlap_call(const HeadInputs& in, std::optional<double> rope_base = {});

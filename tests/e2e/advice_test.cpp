@@ -76,7 +76,7 @@ TEST_F(AdviceTest, AnotherKindNamesTheOverrideThatReplacesTheSection) {
   const Outcome shown = show({"attention={kind: softmax}"});
   EXPECT_EQ(shown.exit_code, 0) << shown.err;
   EXPECT_THAT(shown.out, HasSubstr("kind: softmax"));
-  // The same holds in a comparison whose base has the section.
+  // This also holds in a comparison whose base has the section.
   const Outcome list = mobius(
       {"compare", comparison_, "attention={kind: softmax}", "--list", "--out", folder_ / "out"});
   EXPECT_EQ(list.exit_code, 0) << list.err;

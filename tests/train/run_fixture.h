@@ -49,7 +49,7 @@ inline RunSummary train_in(const std::filesystem::path& folder, const Registries
   return run_training(*config, Resume::parse(resume), known, progress, stop);
 }
 
-/// The same to the end.
+/// Trains to the end.
 inline RunSummary train_in(const std::filesystem::path& folder, const Registries& known,
                            const std::vector<std::string>& overrides = {},
                            const std::string& resume = "", const std::string& text = kTinyRun) {

@@ -240,7 +240,7 @@ function show_against(id, title, points, x_axis, caption, is_line, labels = new 
 
 const distinct = (points) => new Set(points.map((p) => p.at)).size;
 
-// Of the complete runs: a point for every x that `read` finds in one.
+// Returns a point for every x that `read` finds in a complete run.
 function points_of(key, read) {
   const points = [];
   for (const variant of report.variants) {
