@@ -10,7 +10,7 @@ namespace mobius {
 
 namespace {
 
-constexpr std::int64_t keys_at_once = 4096;  // whose features are held at a time
+constexpr std::int64_t keys_at_once = 512;  // whose features are held at a time
 constexpr std::int64_t no_prefix = -1;
 
 std::int64_t lowest_bit(std::int64_t b) { return b & -b; }
@@ -39,17 +39,18 @@ bool RecentRows::can_append(const Tensor& rows) const {
 }
 
 // Rows move to the front only where that frees half of the memory, so they never overlap what they
-// were, and each move is paid for by as many appended rows.
-void RecentRows::append(const Tensor& rows, std::int64_t oldest) {
+// were, and each move is paid for by as many appended rows. Memory that a long append needed is
+// given back at the next move.
+void RecentRows::append(const Tensor& rows, std::int64_t oldest, std::int64_t most) {
   const std::int64_t n_new = rows.size(-2);
   const std::int64_t capacity = memory_.defined() ? memory_.size(-2) : 0;
   if (end_ - begin_ + n_new > capacity) {
     const std::int64_t kept_from = std::clamp(oldest, begin_, end_);
-    const std::int64_t n_kept = end_ - kept_from;
+    const std::int64_t n_kept = end_ - kept_from, n_doubled = 2 * (n_kept + n_new);
     Tensor to = memory_;
-    if (2 * (n_kept + n_new) > capacity) {
+    if (n_doubled > capacity || 4 * n_doubled <= capacity) {
       Shape shape = rows.shape();
-      shape[shape.size() - 2] = 2 * (n_kept + n_new);
+      shape[2] = std::min(n_doubled, most);
       to = Tensor::empty(std::move(shape), rows.dtype(), rows.device());
     }
     if (n_kept > 0) to.slice(-2, 0, n_kept).copy_from(slice(kept_from, end_));
@@ -116,8 +117,8 @@ void ConformalKVTree::append(const Tensor& zeta, const Tensor& v) {
   for (std::int64_t begin = 0; begin < n_new; begin += keys_at_once) {
     const std::int64_t end = std::min(begin + keys_at_once, n_new);
     const std::int64_t oldest = blocks_before_windows() * options_.block;
-    zeta_.append(zeta.slice(2, begin, end), oldest);
-    v_.append(v.slice(2, begin, end), oldest);
+    zeta_.append(zeta.slice(2, begin, end), oldest, options_.max_len);
+    v_.append(v.slice(2, begin, end), oldest, options_.max_len);
     length_ += end - begin;
     least_length_ = std::max(least_length_, length_ - options_.history);
     close_blocks();

@@ -31,8 +31,9 @@ class RecentRows {
   /// Whether rows[B, G, n, d] differ from earlier ones in nothing but n.
   bool can_append(const Tensor& rows) const;
   /// Appends rows that it can. Those before position `oldest` may be forgotten. A row moves about
-  /// once on average, and there is room for at most twice the rows that were needed at any time.
-  void append(const Tensor& rows, std::int64_t oldest);
+  /// once on average, and there is room for at most twice the rows that were needed at any time,
+  /// and for at most `most`.
+  void append(const Tensor& rows, std::int64_t oldest, std::int64_t most);
   /// Returns a view of the rows at positions [begin, end), which append() changes.
   Tensor slice(std::int64_t begin, std::int64_t end) const;
   /// Forgets the rows from position `end` on.
@@ -81,6 +82,7 @@ class ConformalKVTree {
   /// history.
   void rollback(std::int64_t length);
 
+  const KVTreeOptions& options() const { return options_; }
   /// Keys read.
   std::int64_t length() const { return length_; }
   /// The least length that rollback() can return to: `history` tokens before the longest so far.
