@@ -5,6 +5,9 @@ namespace mobius {
 Registry<Study> builtin_studies() {
   Registry<Study> studies;
   add_study(studies, make_e3_kernels);
+  add_study(studies, make_e4_tree);
+  add_study(studies, make_e4b_blocks);
+  add_study(studies, make_e8_decoding);
   return studies;
 }
 
