@@ -67,6 +67,13 @@ Tensor RecentRows::slice(std::int64_t begin, std::int64_t end) const {
 
 // ---- ConformalKVTree
 
+KeyFeatures key_features_of(std::shared_ptr<const FarField> far_field) {
+  const std::int64_t n_features = far_field->n_features();
+  return {n_features, [far_field = std::move(far_field)](const Variable& zeta) {
+            return far_field->key_features(zeta);
+          }};
+}
+
 ConformalKVTree::ConformalKVTree(KeyFeatures features, const KVTreeOptions& options)
     : features_(std::move(features)), options_(options) {
   require_option("a window", options_.window, 1);
@@ -223,6 +230,17 @@ std::size_t ConformalKVTree::bytes() const {
   std::size_t bytes = zeta_.bytes() + v_.bytes() + (prefix_.defined() ? prefix_.bytes() : 0);
   for (const auto& [b, moments] : nodes_) bytes += moments.bytes();
   return bytes;
+}
+
+// ---- ConformalTreeCache
+
+ConformalTreeCache::ConformalTreeCache(std::shared_ptr<const FarField> far_field,
+                                       const KVTreeOptions& options)
+    : far_field_(std::move(far_field)), tree_(key_features_of(far_field_), options) {}
+
+void ConformalTreeCache::append(const Variable& zeta, const Variable& v) {
+  tree_.append(zeta.data(), v.data());
+  length_ = tree_.length();
 }
 
 }  // namespace mobius

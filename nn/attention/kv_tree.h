@@ -18,9 +18,11 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 
 #include "autograd/variable.h"
 #include "nn/attention/cache.h"
+#include "nn/attention/far_field.h"
 
 namespace mobius {
 
@@ -51,6 +53,8 @@ struct KeyFeatures {
   std::int64_t n_features = 0;                         // m
   std::function<Variable(const Variable& zeta)> of{};  // [B, G, n, d] -> [B, G, n, m]
 };
+
+KeyFeatures key_features_of(std::shared_ptr<const FarField> far_field);
 
 struct KVTreeOptions {
   static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
@@ -133,18 +137,20 @@ class ConformalKVTree {
   std::int64_t prefix_keys_ = -1;  // -1: there are none yet
 };
 
-/// The cache of hierarchical conformal attention.
+/// The cache of hierarchical conformal attention: a tree without history, and the far field whose
+/// features it sums.
 class ConformalTreeCache final : public AttentionCache {
  public:
-  explicit ConformalTreeCache(ConformalKVTree tree) : tree_(std::move(tree)) {}
+  ConformalTreeCache(std::shared_ptr<const FarField> far_field, const KVTreeOptions& options);
 
-  void append(const Variable& zeta, const Variable& v) {
-    tree_.append(zeta.data(), v.data());
-    length_ = tree_.length();
-  }
+  const FarField& far_field() const { return *far_field_; }
   ConformalKVTree& tree() { return tree_; }
+  const ConformalKVTree& tree() const { return tree_; }
+  /// Appends as ConformalKVTree::append().
+  void append(const Variable& zeta, const Variable& v);
 
  private:
+  std::shared_ptr<const FarField> far_field_;
   ConformalKVTree tree_;
 };
 

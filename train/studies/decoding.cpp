@@ -59,7 +59,9 @@ class TreeDecoder final : public OneToken {
       cache_.append(Variable(polar(k).direction), Variable(v));
     });
   }
-  Tensor decode() override { return extend(cache_, token(), points(), kernel(), normalize).data(); }
+  Tensor decode() override {
+    return extend(cache_, points(), token().v, kernel(), normalize).data();
+  }
 
  private:
   ConformalTreeCache cache_;

@@ -62,8 +62,7 @@ class TreeStudy final : public Study {
 
 ConformalKVTree TreeStudy::empty_tree(std::uint64_t seed) const {
   const std::shared_ptr<const FarField> far_field = random_far_field(sizes_, seed);
-  return {{far_field->n_features(),
-           [far_field](const Variable& zeta) { return far_field->key_features(zeta); }},
+  return {key_features_of(far_field),
           {.window = sizes_.window,
            .block = sizes_.block,
            .max_len = std::int64_t{1} << log2_longest_}};

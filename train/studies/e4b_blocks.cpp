@@ -151,10 +151,8 @@ Series BlocksStudy::rounding(const KeySample& keys, std::int64_t block, std::str
 LeafRow BlocksStudy::leaf_row(std::int64_t block, std::uint64_t seed) const {
   const auto far_field = random_far_field(sizes_, seed, DType::f32);
   const auto tree_with = [&](std::int64_t history) {
-    return ConformalKVTree(
-        {far_field->n_features(),
-         [far_field](const Variable& zeta) { return far_field->key_features(zeta); }},
-        {.window = sizes_.window, .block = block, .history = history});
+    return ConformalKVTree(key_features_of(far_field),
+                           {.window = sizes_.window, .block = block, .history = history});
   };
   ConformalKVTree newest = tree_with(0), all = tree_with(KVTreeOptions::unlimited);
   Tensor zeta, v;
