@@ -243,4 +243,9 @@ void ConformalTreeCache::append(const Variable& zeta, const Variable& v) {
   length_ = tree_.length();
 }
 
+void ConformalTreeCache::rollback(std::int64_t length) {
+  tree_.rollback(length);
+  length_ = tree_.length();
+}
+
 }  // namespace mobius

@@ -137,8 +137,7 @@ class ConformalKVTree {
   std::int64_t prefix_keys_ = -1;  // -1: there are none yet
 };
 
-/// The cache of hierarchical conformal attention: a tree without history, and the far field whose
-/// features it sums.
+/// The cache of hierarchical conformal attention: a tree, and the far field whose features it sums.
 class ConformalTreeCache final : public AttentionCache {
  public:
   ConformalTreeCache(std::shared_ptr<const FarField> far_field, const KVTreeOptions& options);
@@ -146,8 +145,9 @@ class ConformalTreeCache final : public AttentionCache {
   const FarField& far_field() const { return *far_field_; }
   ConformalKVTree& tree() { return tree_; }
   const ConformalKVTree& tree() const { return tree_; }
-  /// Appends as ConformalKVTree::append().
+  /// As those of ConformalKVTree.
   void append(const Variable& zeta, const Variable& v);
+  void rollback(std::int64_t length);
 
  private:
   std::shared_ptr<const FarField> far_field_;

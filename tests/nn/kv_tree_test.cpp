@@ -5,7 +5,7 @@
 
 #include <bit>
 
-#include "nn/attention/weights.h"
+#include "nn/attention/conformal_hierarchical.h"
 #include "tests/error_of.h"
 #include "tests/nn/nn_testing.h"
 
@@ -312,6 +312,119 @@ TEST(ConformalKVTree, RefusesOptionsOutOfRange) {
   EXPECT_EQ(refusal({.block = 0}), "key/value tree: expected a block of at least 1, got 0");
   EXPECT_EQ(refusal({.history = -1}), "key/value tree: expected a history of at least 0, got -1");
   EXPECT_EQ(refusal({.max_len = 0}), "key/value tree: expected max_len of at least 1, got 0");
+}
+
+// ---- ConformalTreeCache, against the form that training takes
+
+constexpr std::int64_t n_heads = 2, n_groups = 1, width = 4;  // of a head
+
+ConformalKernel some_kernel() { return conformal_kernel(ConformalWeight::poisson, width); }
+
+std::shared_ptr<const FarField> some_far_field() {
+  return std::make_shared<LandmarkBasis>(Variable(normal({1, n_groups, 6, width}, 40)),
+                                         some_kernel(), /*r_far=*/0.4, /*ridge=*/1e-3);
+}
+
+// What a layer gives to its kernel: points, and values.
+struct LayerInputs {
+  BallPoints points;
+  Variable v;
+
+  LayerInputs slice(std::int64_t begin, std::int64_t end) const {
+    const auto part = [&](const Variable& x) { return mobius::slice(x, 2, begin, end); };
+    return {{.radius = {part(points.radius.r), part(points.radius.one_minus_r)},
+             .qhat = part(points.qhat),
+             .zeta = part(points.zeta)},
+            part(v)};
+  }
+};
+
+LayerInputs some_inputs(std::int64_t n, std::uint64_t which, std::int64_t batch = 1) {
+  const auto drawn = [&](std::int64_t heads, std::uint64_t stream) {
+    return Variable(normal({batch, heads, n, width}, 1000 * which + stream));
+  };
+  const Variable alpha(placed::full({n_heads, 1, 1}, 2.0, DType::f64));
+  return {embed_in_ball(drawn(n_heads, 1), drawn(n_groups, 2), alpha, some_kernel().s),
+          drawn(n_groups, 3)};
+}
+
+Tensor trained_form(const LayerInputs& in, ConformalNormalize normalize) {
+  const HeadInputs heads{
+      .q = in.points.qhat, .k = in.points.zeta, .v = in.v, .mask = {.causal = true}};
+  return attention(hierarchical_call(heads, in.points, *some_far_field(), some_kernel(), normalize,
+                                     window))
+      .data();
+}
+
+ConformalTreeCache some_cache(std::int64_t history) {
+  return {some_far_field(), {.window = window, .block = block, .history = history}};
+}
+
+Tensor read_on(ConformalTreeCache& cache, const LayerInputs& in, ConformalNormalize normalize) {
+  return mobius::read_on(cache, in.points, in.v, some_kernel(), normalize).data();
+}
+
+// Every now and then reads a draft of other tokens and takes it back, and asks for the output of
+// some earlier position.
+void expect_stream_as_trained(std::int64_t n, ConformalNormalize normalize) {
+  constexpr std::int64_t longest_draft = 30;
+  const LayerInputs in = some_inputs(n, 1);
+  const LayerInputs draft = some_inputs(longest_draft, 2);
+  const Tensor expected = trained_form(in, normalize);
+  ConformalTreeCache cache = some_cache(KVTreeOptions::unlimited);
+  Rng rng({.seed = 5, .stream = 1});
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (drawn(rng, 0, 16) == 0) {
+      for (std::int64_t t = 0, end = drawn(rng, 1, longest_draft); t < end; ++t)
+        read_on(cache, draft.slice(t, t + 1), normalize);
+      cache.rollback(i);
+    }
+    ASSERT_LT(distance(read_on(cache, in.slice(i, i + 1), normalize), expected.slice(2, i, i + 1)),
+              1e-10)
+        << i;
+    if (drawn(rng, 0, 4) > 0) continue;
+    const std::int64_t earlier = drawn(rng, 0, i + 1);
+    const Variable again =
+        attend_at(cache, earlier, in.slice(earlier, earlier + 1).points, some_kernel(), normalize);
+    ASSERT_LT(distance(again.data(), expected.slice(2, earlier, earlier + 1)), 1e-10) << earlier;
+  }
+}
+
+TEST(ConformalTreeCache, StreamsWhatTheTrainedFormGives) {
+  expect_stream_as_trained(5000, ConformalNormalize::analytic);
+}
+
+TEST(ConformalTreeCache, StreamsWithoutNormalisation) {
+  expect_stream_as_trained(500, ConformalNormalize::none);
+}
+
+TEST(ConformalTreeCache, TakesBackLongStretches) {
+  constexpr std::int64_t n = 300;
+  const LayerInputs in = some_inputs(n, 3, /*batch=*/2);
+  const Tensor expected = trained_form(in, ConformalNormalize::analytic);
+  ConformalTreeCache cache = some_cache(KVTreeOptions::unlimited);
+  Rng rng({.seed = 5, .stream = 2});
+  for (int round = 0; round < 8; ++round) {
+    for (std::int64_t i = cache.length(); i < n; ++i) {
+      const Tensor out = read_on(cache, in.slice(i, i + 1), ConformalNormalize::analytic);
+      ASSERT_LT(distance(out, expected.slice(2, i, i + 1)), 1e-10) << round << ", " << i;
+    }
+    cache.rollback(drawn(rng, 0, n));
+  }
+}
+
+TEST(ConformalTreeCache, ReadsSeveralPositionsAtATime) {
+  constexpr std::int64_t n = 120;
+  const LayerInputs in = some_inputs(n, 4, /*batch=*/2);
+  const Tensor expected = trained_form(in, ConformalNormalize::analytic);
+  for (const std::vector<std::int64_t>& ends :
+       {std::vector<std::int64_t>{120}, {1, 120}, {50, 51, 70, 120}, {3, 7, 8, 9, 60, 61, 120}}) {
+    ConformalTreeCache cache = some_cache(/*history=*/0);
+    std::vector<Tensor> outs;
+    for (const std::int64_t end : ends)
+      outs.push_back(read_on(cache, in.slice(cache.length(), end), ConformalNormalize::analytic));
+    EXPECT_LT(distance(concat(outs, 2), expected), 1e-10) << ends.size() << " pieces";
+  }
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ class TreeDecoder final : public OneToken {
     });
   }
   Tensor decode() override {
-    return extend(cache_, points(), token().v, kernel(), normalize).data();
+    return read_on(cache_, points(), token().v, kernel(), normalize).data();
   }
 
  private:
