@@ -8,6 +8,8 @@
 
 namespace mobius {
 
+std::unique_ptr<Study> make_e1_normalizer();
+std::unique_ptr<Study> make_e2_stability();
 std::unique_ptr<Study> make_e3_kernels();
 
 }  // namespace mobius
