@@ -1,0 +1,15 @@
+// Makes the studies that come with the program; registry.cpp adds them in this order. Each is
+// defined at the end of the file of its study.
+#pragma once
+
+#include <memory>
+
+#include "train/studies/study.h"
+
+namespace mobius {
+
+std::unique_ptr<Study> make_e1_normalizer();
+std::unique_ptr<Study> make_e2_stability();
+std::unique_ptr<Study> make_e3_kernels();
+
+}  // namespace mobius
