@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "core/options/schema.h"
 #include "nn/attention/jspace.h"
 #include "nn/init.h"
 #include "nn/module.h"
