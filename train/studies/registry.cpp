@@ -1,0 +1,12 @@
+#include "train/studies/builtin.h"
+
+namespace mobius {
+
+Registry<Study> builtin_studies() {
+  Registry<Study> studies;
+  add_study(studies, make_e3_kernels);
+  add_study(studies, make_identities);
+  return studies;
+}
+
+}  // namespace mobius
