@@ -10,6 +10,7 @@ Registry<Study> builtin_studies() {
   add_study(studies, make_e4_tree);
   add_study(studies, make_e4b_blocks);
   add_study(studies, make_e8_decoding);
+  add_study(studies, make_identities);
   return studies;
 }
 
