@@ -442,6 +442,36 @@ TEST(Certified, EqualsAttentionOfTheLayers) {
   }
 }
 
+// Adding equal numbers rounds in one direction, so that the error grows with their number.
+TEST(Certified, BoundHoldsForLongSumsOfEqualNumbers) {
+  const std::size_t n = 100000;
+  Points values{.n = n, .d = 2, .d_v = 1, .keys = {}, .values = std::vector<double>(n, 0.1)};
+  for (std::size_t j = 0; j < n; ++j) values.keys.insert(values.keys.end(), {1, 0});
+  values.units.assign(n, {1, 0});
+  const Weighting centre{.is_softmax = false, .beta = 0, .radius = 0};
+  CertifiedQuery query = query_at_key(values, 0, centre.certified());
+  query.epsilon = 1;
+  const CertifiedOutput out = attention_of(values, DType::f64).evaluate(query);
+  EXPECT_LE(distance_to(out, exact_output(values, {1, 0}, centre, n)), out.bound);
+  EXPECT_EQ(out.nodes_visited, 1);
+
+  for (std::size_t d = 500; d < 4000; d += 250) {
+    Points one{.n = 1, .d = d, .d_v = 1, .keys = std::vector<double>(d, 1), .values = {1}};
+    one.units = {unit(one.keys.data(), d)};
+    std::vector<double> direction = one.keys;
+    std::fill(direction.begin(), direction.begin() + static_cast<std::ptrdiff_t>(d / 50), -1);
+    const Weighting sharp{.is_softmax = false,
+                          .beta = 0,
+                          .radius = largest_radius,
+                          .normalize = ConformalNormalize::none};
+    const CertifiedQuery wide{
+        .direction = tensor(direction, {static_cast<std::int64_t>(d)}, DType::f32),
+        .weight = sharp.certified()};
+    const CertifiedOutput narrow = attention_of(one, DType::f32).evaluate(wide);
+    EXPECT_LE(distance_to(narrow, exact_output(one, direction, sharp, 1)), narrow.bound) << d;
+  }
+}
+
 TEST(Certified, GivesTheSameBitsEveryTime) {
   const Points points = clustered(500, 6, 5, 0.1);
   const CertifiedQuery query = query_at_key(points, 11, certified_softmax(15));
