@@ -3,7 +3,7 @@ jobs ?= $(shell nproc)
 preset = release
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test test-asan bench format clean
+.PHONY: help deps build demo experiments test test-asan bench format clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -17,6 +17,10 @@ build: deps ## build the program, its tests and benchmarks
 demo: deps ## train softmax and conformal attention on associative recall and compare them
 	@scripts/build.sh $(preset) $(jobs) mobius
 	build/mobius compare configs/recall/demo.yaml
+
+experiments: deps ## run all experiments and write docs/experiments/
+	@scripts/build.sh $(preset) $(jobs) mobius
+	build/mobius experiment --all --out docs/experiments
 
 test: build ## run all tests
 	ctest --preset $(preset) --parallel $(jobs)

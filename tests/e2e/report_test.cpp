@@ -163,7 +163,7 @@ class HostileNamesTest : public ::testing::Test {
 // The page differs only in its data, and the data cannot close their element.
 TEST_F(HostileNamesTest, AreDataOfThePage) {
   const std::string script = "script><script>alert(1)<!--<script>";
-  const std::string quotes = "'\"&amp;`${alert(2)}{{page.js}}\\\u2028\u2029]]>-->";
+  const std::string quotes = "'\"&amp;`${alert(2)}{{parts.js}}\\\u2028\u2029]]>-->";
   const std::vector<fs::path> runs = {
       copy_of_run(folder_ / "<" / script),  // displayed as "</script>..."
       copy_of_run(folder_ / "other" / script), copy_of_run(folder_ / quotes)};
@@ -190,8 +190,11 @@ TEST_F(HostileNamesTest, AreDataOfThePage) {
 
 // The page sets names as text, never as elements or code.
 TEST_F(HostileNamesTest, AreTextInThePage) {
-  const fs::path sources = fs::path(MOBIUS_SOURCE_DIR) / "train" / "compare" / "report_page";
-  for (const char* file : {"page.js", "page.html"}) {
+  const fs::path sources = fs::path(MOBIUS_SOURCE_DIR) / "train";
+  for (const char* file :
+       {"page/frame.html", "page/parts.js", "compare/report_page/report.html",
+        "compare/report_page/report.js", "results/results_page/results.html",
+        "results/results_page/results.js"}) {
     const std::string text = read_text(sources / file);
     ASSERT_FALSE(text.empty());
     for (const char* way :

@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -55,6 +57,9 @@ struct StudyResult {
   std::vector<Figure> figures = {};
 };
 
+/// Ends a study when the user has asked to stop. It is no Error, for it is nobody's fault.
+struct StudyStopped {};
+
 /// What a study gets from the program.
 struct StudyContext {
   std::uint64_t seed = 1;
@@ -76,6 +81,12 @@ class Study {
   /// The same options and seed give the same result, but for measured times.
   virtual StudyResult run(const StudyContext& context) const = 0;
 };
+
+/// Adds a study under its own name, with its question as the help.
+inline void add_study(Registry<Study>& studies, Registry<Study>::Factory make) {
+  const std::unique_ptr<Study> study = make();
+  studies.add(study->name(), study->question(), std::move(make));
+}
 
 Registry<Study> builtin_studies();
 

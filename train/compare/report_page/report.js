@@ -1,11 +1,6 @@
-
 "use strict";
 
-const report = JSON.parse(document.getElementById("data").textContent);
 const by_accuracy = report.metric === "accuracy";
-// Okabe and Ito's colours, told apart by readers who do not see red and green; then again with other marks.
-const colours = ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#999900"];
-const marks = ["circle", "triangle", "rect", "rectRot", "star", "crossRot"];
 const run_of = new Map(report.runs.map((run) => [run.name, run]));
 
 // The runs of a variant's best learning rate.
@@ -30,11 +25,6 @@ function diverged_words(variant) {
   return words.length > 0 ? words.join(", ") : "–";
 }
 
-function style_of(index) {
-  const round = Math.floor(index / colours.length);
-  return { colour: colours[index % colours.length], mark: marks[round % marks.length], dash: round === 0 ? [] : [4 * round, 3] };
-}
-
 // Numbers and tables ---------------------------------------------------------------------------------------------
 
 const format = (value, digits) => value === undefined || value === null ? "–" : value.toFixed(digits);
@@ -43,13 +33,6 @@ function with_deviation(statistic, digits) {
   if (!statistic) return "–";
   const mean = format(statistic.mean, digits);
   return statistic.deviation === undefined ? mean : `${mean} ± ${format(statistic.deviation, digits)}`;
-}
-
-function element(name, text, parent) {
-  const made = document.createElement(name);
-  if (text !== null) made.textContent = text;
-  if (parent) parent.append(made);
-  return made;
 }
 
 // Columns: [title, cell of a row]; one without any value is not shown.
@@ -114,70 +97,7 @@ function leave_out(id, why) {
   item.dataset.leftOut = id;
 }
 
-function section_for(id, title, caption) {
-  const section = element("section", null, document.getElementById("figures"));
-  element("h2", title, section);
-  const figure = element("figure", null, section);
-  figure.id = id;
-  element("figcaption", caption, figure);
-  return figure;
-}
-
-// Whether anything was drawn: some pixel is not transparent.
-function has_ink(canvas) {
-  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-  return pixels.some((value, i) => i % 4 === 3 && value > 0);
-}
-
-function draw(figure, holder_class, configuration) {
-  const holder = element("div", null, figure);
-  holder.className = holder_class;
-  const canvas = element("canvas", null, holder);
-  canvas.setAttribute("role", "img");
-  canvas.setAttribute("aria-label", figure.querySelector("figcaption").textContent);
-  new Chart(canvas, configuration);
-  if (has_ink(canvas)) figure.dataset.drawn = "true";
-}
-
 const unit = by_accuracy ? "test accuracy" : "test loss (nats)";
-
-function axis(title, scale = "linear") {
-  return { type: scale, grace: scale === "linear" ? "5%" : 0, title: { display: true, text: title } };
-}
-
-// Datasets whose label starts with "_" have no entry of their own in the legend.
-function options_for(x, y) {
-  return {
-    animation: false,
-    responsive: true,
-    maintainAspectRatio: false,
-    devicePixelRatio: Math.max(2, window.devicePixelRatio || 1),
-    parsing: false,
-    scales: { x, y },
-    plugins: {
-      legend: {
-        position: "bottom",
-        labels: { usePointStyle: true, filter: (item) => !item.text.startsWith("_") },
-        onClick: (event, item, legend) => {
-          const name = legend.chart.data.datasets[item.datasetIndex].family;
-          legend.chart.data.datasets.forEach((data, i) => {
-            if (data.family === name) legend.chart.setDatasetVisibility(i, !legend.chart.isDatasetVisible(i));
-          });
-          legend.chart.update();
-        },
-      },
-      tooltip: { callbacks: { label: (item) => `${item.dataset.family}: ${item.parsed.x}, ${item.parsed.y}` } },
-    },
-  };
-}
-
-function line_data(family, index, points, label, more = {}) {
-  const style = style_of(index);
-  return {
-    type: "line", family, label, data: points, borderColor: style.colour, backgroundColor: style.colour,
-    pointStyle: style.mark, borderDash: style.dash, borderWidth: 1.5, pointRadius: 0, ...more,
-  };
-}
 
 // One curve a run of each variant's best learning rate. That of a run that diverged ends in a cross, and is in the legend
 // even where nothing is left to draw.

@@ -1,0 +1,13 @@
+// Makes the studies that come with the program; registry.cpp adds them in this order. Each is
+// defined at the end of the file of its study.
+#pragma once
+
+#include <memory>
+
+#include "train/studies/study.h"
+
+namespace mobius {
+
+std::unique_ptr<Study> make_e3_kernels();
+
+}  // namespace mobius

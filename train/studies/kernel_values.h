@@ -1,0 +1,63 @@
+// Values of the conformal kernel in f64, for studies: the closed forms of docs/MATH.md, section 1,
+// and what the attention layer computes.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nn/attention/conformal.h"
+
+namespace mobius {
+
+/// The weights whose exponents follow from the dimension, by name.
+inline constexpr std::array<std::pair<const char*, ConformalWeight>, 3> named_weights = {
+    {{"newton", ConformalWeight::newton},
+     {"poisson", ConformalWeight::poisson},
+     {"jacobian", ConformalWeight::jacobian}}};
+
+/// A radius and its distance to the sphere.
+struct RadiusValue {
+  double r, one_minus_r;
+};
+
+/// The radius of an inverse temperature, as the layer computes it in f64, without its upper limit.
+inline RadiusValue radius_of(double beta, double s) {
+  const Radius radius = beta_to_radius(Variable(Tensor::full({1}, beta, DType::f64)), s);
+  return {radius.r.item(), radius.one_minus_r.item()};
+}
+
+/// log Kt(r, u) = -s log1p(2 r / (1-r)^2 (1-u)), at most 0.
+inline double log_weight(const RadiusValue& radius, double u, double s) {
+  const auto [r, one_minus_r] = radius;
+  return -s * std::log1p(2 * r / (one_minus_r * one_minus_r) * (1 - u));
+}
+
+/// d log Kt / du.
+inline double log_weight_slope(const RadiusValue& radius, double u, double s) {
+  const auto [r, one_minus_r] = radius;
+  return 2 * s * r / (one_minus_r * one_minus_r + 2 * r * (1 - u));
+}
+
+/// log E[Kt], the mean over the sphere, as the layer computes it in f64.
+inline double log_mean(const RadiusValue& radius, const ConformalKernel& kernel) {
+  const auto variable = [](double x) { return Variable(Tensor::full({1}, x, DType::f64)); };
+  return log_normalizer({variable(radius.r), variable(radius.one_minus_r)}, kernel).item();
+}
+
+/// Unit vectors [1, 1, n, d] at these cosines with the first axis.
+inline Tensor keys_at(const std::vector<double>& cosines, std::int64_t d) {
+  const auto n = static_cast<std::int64_t>(cosines.size());
+  std::vector<double> elements(cosines.size() * static_cast<std::size_t>(d), 0.0);
+  for (std::size_t i = 0; i < cosines.size(); ++i) {
+    const std::size_t first = i * static_cast<std::size_t>(d);
+    elements[first] = cosines[i];
+    elements[first + 1] = std::sqrt((1 - cosines[i]) * (1 + cosines[i]));
+  }
+  return Tensor::from(elements, {1, 1, n, d});
+}
+
+}  // namespace mobius

@@ -1,0 +1,11 @@
+#include "train/studies/builtin.h"
+
+namespace mobius {
+
+Registry<Study> builtin_studies() {
+  Registry<Study> studies;
+  add_study(studies, make_e3_kernels);
+  return studies;
+}
+
+}  // namespace mobius
