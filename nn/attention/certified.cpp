@@ -98,7 +98,7 @@ PieceSums add_up(const std::vector<Piece>& pieces, std::int64_t d_v) {
   for (const Piece& piece : pieces) log_unit = std::max(log_unit, piece.log_weight.high);
   PieceSums sums{log_unit, std::vector<double>(static_cast<std::size_t>(d_v)), 0, 0, 0};
   const auto n_pieces = static_cast<double>(pieces.size());
-  double uncertain = 0, rounding = 0, mass = 0;
+  double uncertain = 0, rounding = 0, mass = 0, n_terms = n_pieces + 1;
   for (const auto& [log_weight, values, node] : pieces) {
     const WeightRange weight = in_units_of(log_unit, log_weight);
     const double middle = weight.middle();
@@ -108,11 +108,12 @@ PieceSums add_up(const std::vector<Piece>& pieces, std::int64_t d_v) {
     const double heaviest = weight.high * values.lengths;
     uncertain += weight.half() * values.lengths;
     mass += heaviest;
+    n_terms += n_keys;
     rounding += heaviest * (n_keys + n_pieces + 16);
     sums.denominator_low += weight.low * n_keys;
     sums.denominator_high += weight.high * n_keys;
   }
-  const double underflow = mass > 0 ? (n_pieces + 1) * static_cast<double>(d_v + 1) * smallest : 0;
+  const double underflow = mass > 0 ? n_terms * static_cast<double>(d_v + 1) * smallest : 0;
   const double inflation = 1 + (n_pieces + 8) * eps;
   sums.numerator_bound = (uncertain + rounding * eps) * inflation + underflow;
   sums.denominator_low /= inflation;

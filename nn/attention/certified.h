@@ -5,7 +5,8 @@
 // A ball tree over the keys gives an interval of u for all keys of a node, and with it an interval
 // of their weights. The search expands the node whose weights are most uncertain until the sum is
 // known well enough. The bound is a certificate: it holds for every input, rounding included, where
-// the exact output is what real arithmetic makes of the given numbers (docs/MATH.md, section 2).
+// the exact output is what real arithmetic makes of the given numbers (docs/MATH.md, section 2). In
+// a thread that treats subnormal numbers as 0, such inputs are 0.
 //
 // For analysis, on the host. Only the directions of queries and keys count. A key of length 0 has
 // u = 0 with every query, and so has a query of length 0 with every key.

@@ -9,5 +9,6 @@
 namespace mobius {
 
 std::unique_ptr<Study> make_e3_kernels();
+std::unique_ptr<Study> make_e6_pruning();
 
 }  // namespace mobius
