@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "core/ops.h"
 #include "core/parallel.h"
 #include "nn/attention/certified.h"
+#include "nn/attention/softmax.h"
 #include "train/results/numbers.h"
 #include "train/studies/builtin.h"
 #include "train/studies/kernel_values.h"
@@ -46,6 +48,11 @@ std::string label(std::int64_t cloud, std::int64_t kernel) {
                      key_clouds[static_cast<std::size_t>(cloud)].first);
 }
 
+void require_among(const char* key, const std::vector<double>& numbers, double number) {
+  if (std::find(numbers.begin(), numbers.end(), number) == numbers.end())
+    throw ConfigError("{} is not among the {}", number, key);
+}
+
 class PruningStudy final : public Study {
  public:
   std::int64_t d = 64, d_v = 8;
@@ -73,6 +80,10 @@ class PruningStudy final : public Study {
     Cost cost = {};
   };
   struct Cloud;
+  struct Times {
+    std::string label;
+    double search, all_keys;  // of one query, in milliseconds
+  };
   using IsOf = std::function<bool(const Setting&)>;
   using Number = std::function<double(const Setting&)>;
 
@@ -93,6 +104,9 @@ class PruningStudy final : public Study {
   void judge_certificate(const std::vector<Setting>& all, StudyResult& result) const;
   void judge_work(const std::vector<Setting>& all, StudyResult& result) const;
   void judge_growth(const std::vector<Setting>& all, StudyResult& result) const;
+  void judge_epsilon(const std::vector<Setting>& all, StudyResult& result) const;
+  Times times(const Setting& setting, const Cloud& cloud) const;
+  void judge_times(const std::vector<Times>& all, std::int64_t n, StudyResult& result) const;
 };
 
 void PruningStudy::describe(Schema& schema) {
@@ -118,14 +132,20 @@ void PruningStudy::describe(Schema& schema) {
   schema.field("value_mean", value_mean, "mean of each element of the values; its deviation is 1")
       .at_most(1e6);
   schema.field("leaf_size", leaf_size, "keys of a leaf").positive().at_most(1e6);
+  schema.check("n_keys", [this] {
+    if (n_keys.size() < 2) throw ConfigError("expected at least 2 numbers, got {}", n_keys.size());
+  });
+  schema.check("compared_beta", [this] { require_among("betas", betas, compared_beta); });
+  schema.check("compared_epsilon",
+               [this] { require_among("epsilons", epsilons, compared_epsilon); });
   schema.check("rank", [this] {
     if (rank > d) throw ConfigError("{} is more than d, {}", rank, d);
   });
 }
 
 struct PruningStudy::Cloud {
+  Tensor keys, values, queries;  // [n, d], [n, d_v], [n_queries, d]
   CertifiedAttention attention;
-  Tensor queries;  // [n_queries, d]
 };
 
 // Queries lie near keys, as those do that look for something.
@@ -158,7 +178,7 @@ PruningStudy::Cloud PruningStudy::cloud_of(const Setting& setting, std::uint64_t
   const Tensor queries = add(concat(sought, 0), offsets("queries", n_queries, query_noise));
   const Tensor values =
       random_normal({n, d_v}, setting.value_mean, 1, stream("values"), DType::f64);
-  return {CertifiedAttention(keys, values, leaf_size), polar(queries).direction};
+  return {keys, values, polar(queries).direction, CertifiedAttention(keys, values, leaf_size)};
 }
 
 CertifiedWeight PruningStudy::weight(const Setting& setting) const {
@@ -373,22 +393,91 @@ void PruningStudy::judge_work(const std::vector<Setting>& all, StudyResult& resu
   for (const Series& series : series_of(
            all, is_of, [](const Setting& s) { return s.beta; },
            [](const Setting& s) { return s.cost.work; })) {
-    const auto least = std::min_element(series.y.begin(), series.y.end()) - series.y.begin(),
-               most = std::max_element(series.y.begin(), series.y.end()) - series.y.begin();
-    const auto at = [&](std::ptrdiff_t i) {
-      const auto place = static_cast<std::size_t>(i);
-      return fmt::format("{} of the {} distances that all keys take (beta = {})",
-                         short_number(series.y[place]), compared_n_keys,
-                         short_number(series.x[place]));
+    const auto at = [&](auto place) {
+      const auto i = static_cast<std::size_t>(place - series.y.begin());
+      return fmt::format("{} (beta = {})", short_number(series.y[i]), short_number(series.x[i]));
     };
+    const auto [least, most] = std::minmax_element(series.y.begin(), series.y.end());
     const auto n_paying =
         std::count_if(series.y.begin(), series.y.end(), [](double work) { return work < 0.5; });
     result.findings.push_back(fmt::format(
-        "{}: a certificate of {} takes between {} and {}; it takes less than half at {} of {} "
-        "inverse temperatures.",
-        series.name, short_number(compared_epsilon), at(least), at(most), n_paying,
+        "{} keys: a certificate of {} over {} keys takes from {} to {} distances per key, and less "
+        "than half a distance per key at {} of {} inverse temperatures.",
+        series.name, short_number(compared_epsilon), compared_n_keys, at(least), at(most), n_paying,
         series.y.size()));
   }
+}
+
+void PruningStudy::judge_epsilon(const std::vector<Setting>& all, StudyResult& result) const {
+  const auto [least, most] = std::minmax_element(epsilons.begin(), epsilons.end());
+  std::string costs;
+  for (const Series& series : series_of(
+           all,
+           [this](const Setting& s) {
+             return s.sweep == Sweep::sharpness && s.beta == compared_beta;
+           },
+           [](const Setting& s) { return s.epsilon; },
+           [](const Setting& s) { return s.cost.work; })) {
+    const auto work_at = [&](double epsilon) {
+      const auto place = std::find(series.x.begin(), series.x.end(), epsilon) - series.x.begin();
+      return series.y[static_cast<std::size_t>(place)];
+    };
+    costs += fmt::format("{}{} to {} ({})", costs.empty() ? "" : ", ", short_number(work_at(*most)),
+                         short_number(work_at(*least)), series.name);
+  }
+  if (costs.empty()) return;
+  result.findings.push_back(
+      fmt::format("From epsilon = {} to {} the distances per key grow from {} (beta = {}, n = {}).",
+                  short_number(*most), short_number(*least), costs, short_number(compared_beta),
+                  compared_n_keys));
+}
+
+// Fewer distances are not always less time: attention over all keys is a matrix product. Both take
+// one query at a time.
+PruningStudy::Times PruningStudy::times(const Setting& setting, const Cloud& cloud) const {
+  const auto milliseconds_of = [&](const auto& one_query) {
+    const auto start = std::chrono::steady_clock::now();
+    for (std::int64_t i = 0; i < n_queries; ++i) one_query(cloud.queries.slice(0, i, i + 1));
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    return took.count() / static_cast<double>(n_queries);
+  };
+  const NoGradGuard no_grad;
+  const Variable k(cloud.keys.reshape({1, 1, setting.n, d})),
+      v(cloud.values.reshape({1, 1, setting.n, d_v}));
+  return {label(setting.cloud, setting.kernel), milliseconds_of([&](const Tensor& query) {
+            cloud.attention.evaluate({.direction = query.reshape({d}),
+                                      .weight = weight(setting),
+                                      .epsilon = setting.epsilon});
+          }),
+          milliseconds_of([&](const Tensor& query) {
+            const Variable q(query.reshape({1, 1, 1, d}));
+            attention(softmax_call({.q = q, .k = k, .v = v}, setting.beta));
+          })};
+}
+
+void PruningStudy::judge_times(const std::vector<Times>& all, std::int64_t n,
+                               StudyResult& result) const {
+  StudyTable table{
+      .title = fmt::format("Time of one query among {} keys, beta = {}, epsilon = {}", n,
+                           short_number(compared_beta), short_number(compared_epsilon)),
+      .columns = {"kernel, keys", "search (ms)", "fused softmax over all keys (ms)"}};
+  const auto by_search = [](const Times& a, const Times& b) { return a.search < b.search; };
+  const auto [fastest, slowest] = std::minmax_element(all.begin(), all.end(), by_search);
+  std::int64_t n_faster = 0;
+  double all_keys = 0;
+  for (const Times& one : all) {
+    table.rows.push_back({one.label, one.search, one.all_keys});
+    n_faster += one.search < one.all_keys ? 1 : 0;
+    all_keys += one.all_keys / static_cast<double>(all.size());
+  }
+  result.findings.push_back(fmt::format(
+      "In time, one search of {} keys took from {} ms ({}) to {} ms ({}), and fused softmax "
+      "attention over all of them {} ms in the mean (beta = {}, epsilon = {}): the search was "
+      "faster for {} of {} kernels and kinds of keys.",
+      n, short_number(fastest->search), fastest->label, short_number(slowest->search),
+      slowest->label, short_number(all_keys), short_number(compared_beta),
+      short_number(compared_epsilon), n_faster, all.size()));
+  result.tables.push_back(std::move(table));
 }
 
 void PruningStudy::judge_growth(const std::vector<Setting>& all, StudyResult& result) const {
@@ -412,7 +501,9 @@ StudyResult PruningStudy::run(const StudyContext& context) const {
   std::vector<Setting> all = settings();
   StudyResult result;
   std::optional<Cloud> cloud;
+  std::vector<Times> measured_times;
   const auto total = std::ssize(all);
+  const std::int64_t most_keys = *std::max_element(n_keys.begin(), n_keys.end());
   for (std::int64_t i = 0; i < total; ++i) {
     Setting& setting = all[static_cast<std::size_t>(i)];
     const Setting* const last = i == 0 ? nullptr : &all[static_cast<std::size_t>(i - 1)];
@@ -424,10 +515,14 @@ StudyResult PruningStudy::run(const StudyContext& context) const {
                          last->value_mean == setting.value_mean;
     if (!is_same) cloud.emplace(cloud_of(setting, context.seed));
     measure(setting, *cloud);
+    if (setting.sweep == Sweep::keys && setting.n == most_keys)
+      measured_times.push_back(times(setting, *cloud));
   }
   judge_certificate(all, result);
   judge_growth(all, result);
   judge_work(all, result);
+  judge_epsilon(all, result);
+  judge_times(measured_times, most_keys, result);
   show(all, result);
   return result;
 }
