@@ -11,6 +11,7 @@ find_package(nlohmann_json 3.10 CONFIG REQUIRED)
 find_package(CLI11 2.1 CONFIG REQUIRED)
 find_package(HDF5 1.10 REQUIRED COMPONENTS C)
 find_package(SentencePiece REQUIRED)
+find_package(Boost 1.74 REQUIRED) # headers alone
 find_file(CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js REQUIRED) # Chart.js 3, for report.html
 if(MOBIUS_BUILD_TESTS)
   find_package(GTest 1.12 CONFIG REQUIRED)
