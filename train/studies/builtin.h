@@ -9,6 +9,7 @@
 namespace mobius {
 
 std::unique_ptr<Study> make_e3_kernels();
+std::unique_ptr<Study> make_e9_spectrum();
 std::unique_ptr<Study> make_identities();
 
 }  // namespace mobius

@@ -5,6 +5,7 @@ namespace mobius {
 Registry<Study> builtin_studies() {
   Registry<Study> studies;
   add_study(studies, make_e3_kernels);
+  add_study(studies, make_e9_spectrum);
   add_study(studies, make_identities);
   return studies;
 }
