@@ -36,6 +36,22 @@ Variable far_factor(const Radius& radius, const Tensor& counts, const ConformalK
   return Variable(unary({UnaryOp::reciprocal}, of_far.contiguous()).reshape({of_far.size(-1), 1}));
 }
 
+// Sums of products of features with moments: far_q[B, H, 1, M], moments[B, G, M, d] ->
+// [B, H, 1, d]. The query heads of a group are the rows of one product.
+Variable apply_moments(const Variable& far_q, const Tensor& moments) {
+  const std::int64_t batch = far_q.size(0), n_heads = far_q.size(1), n_groups = moments.size(1);
+  const Variable rows = reshape(far_q, {batch, n_groups, n_heads / n_groups, far_q.size(3)});
+  return reshape(matmul(rows, Variable(moments)), {batch, n_heads, 1, moments.size(3)});
+}
+
+// Of the queries and keys, the i-th.
+BallPoints position_of(const BallPoints& points, std::int64_t i) {
+  const auto at = [i](const Variable& x) { return slice(x, 2, i, i + 1); };
+  return {.radius = {at(points.radius.r), at(points.radius.one_minus_r)},
+          .qhat = at(points.qhat),
+          .zeta = at(points.zeta)};
+}
+
 class ConformalHierarchical final : public ConformalLayer {
  public:
   ConformalHierarchical(const AttentionContext& context,
@@ -50,20 +66,27 @@ class ConformalHierarchical final : public ConformalLayer {
 
   std::unique_ptr<AttentionCache> make_cache() const override {
     if (looks_ahead_) throw Error("conformal_hierarchical: no generation: {}", why_keys_look_ahead);
-    return Attention::make_cache();
-  }
-  Variable extend(const Variable& x, AttentionCache& cache) const override {
-    return Attention::extend(x, cache);
+    const NoGradGuard no_grad;
+    return std::make_unique<ConformalTreeCache>(far_->build(/*zeta=*/{}),
+                                                KVTreeOptions{.window = window_, .history = 0});
   }
 
  protected:
   Variable attend(const HeadInputs& in) const override { return attention(call(in)); }
   Variable weights(const HeadInputs& in) const override { return attention_weights(call(in)); }
+  Variable attend_cached(HeadInputs in, AttentionCache& cache) const override {
+    return read_on(dynamic_cast<ConformalTreeCache&>(cache), embed(in), in.v, kernel(),
+                   normalize());
+  }
 
  private:
   HierarchicalCall call(const HeadInputs& in) const {
-    const BallPoints points = embed_in_ball(in.q, in.k, alpha(), kernel().s);
+    const BallPoints points = embed(in);
     return hierarchical_call(in, points, *far_->build(points.zeta), kernel(), normalize(), window_);
+  }
+
+  BallPoints embed(const HeadInputs& in) const {
+    return embed_in_ball(in.q, in.k, alpha(), kernel().s);
   }
 
   std::int64_t window_;
@@ -95,6 +118,44 @@ HierarchicalCall hierarchical_call(const HeadInputs& in, const BallPoints& point
   call.far_k = far_field.key_features(far.zeta);
   if (in.v.defined()) call.far_v = slice(in.v, 2, 0, n_far_keys);
   return call;
+}
+
+Variable attend_at(ConformalTreeCache& cache, std::int64_t position, const BallPoints& query,
+                   const ConformalKernel& kernel, ConformalNormalize normalize) {
+  const NoGradGuard no_grad;
+  const auto [near_zeta, near_v] = cache.tree().near(position);
+  const BallPoints points{.radius = query.radius, .qhat = query.qhat, .zeta = Variable(near_zeta)};
+  Tensor count;
+  if (normalize == ConformalNormalize::analytic) {
+    count = Tensor::full({1}, static_cast<double>(position + 1), near_v.dtype(), near_v.device());
+  }
+  const HeadInputs in{.v = Variable(near_v)};
+  const Variable near = attention(conformal_call(in, points, count, kernel, normalize));
+  if (position < cache.tree().options().window) return near;
+  const Variable far_q =
+      cache.far_field().query_features(points) * far_factor(points.radius, count, kernel, 0);
+  return near + apply_moments(far_q, cache.tree().moments(position));
+}
+
+// Reading from the start takes the training form; reading on goes position by position.
+Variable read_on(ConformalTreeCache& cache, const BallPoints& points, const Variable& v,
+                 const ConformalKernel& kernel, ConformalNormalize normalize) {
+  const NoGradGuard no_grad;
+  const std::int64_t n_new = points.qhat.size(2);
+  if (cache.length() == 0 && n_new > 1) {
+    const HeadInputs in{.q = points.qhat, .k = points.zeta, .v = v, .mask = {.causal = true}};
+    const Variable out = attention(hierarchical_call(in, points, cache.far_field(), kernel,
+                                                     normalize, cache.tree().options().window));
+    cache.append(points.zeta, v);
+    return out;
+  }
+  std::vector<Variable> outs;
+  for (std::int64_t i = 0; i < n_new; ++i) {
+    const BallPoints point = position_of(points, i);
+    cache.append(point.zeta, slice(v, 2, i, i + 1));
+    outs.push_back(attend_at(cache, cache.length() - 1, point, kernel, normalize));
+  }
+  return outs.size() == 1 ? outs[0] : concat(outs, 2);
 }
 
 Variable attention(const HierarchicalCall& call) {

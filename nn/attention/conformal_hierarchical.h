@@ -6,6 +6,7 @@
 
 #include "nn/attention/conformal.h"
 #include "nn/attention/far_field.h"
+#include "nn/attention/kv_tree.h"
 
 namespace mobius {
 
@@ -32,6 +33,16 @@ HierarchicalCall hierarchical_call(const HeadInputs& in, const BallPoints& point
 Variable attention(const HierarchicalCall& call);
 /// Returns the weights, [B, H, n_q, n_k].
 Variable attention_weights(const HierarchicalCall& call);
+
+/// Returns the attention of one query, [B, H, 1, d], as if it stood at a position that the cache
+/// has read: the row of attention(HierarchicalCall) with the far field and window of the cache. The
+/// keys of `query` are not read. Throws Error as ConformalKVTree::moments().
+Variable attend_at(ConformalTreeCache& cache, std::int64_t position, const BallPoints& query,
+                   const ConformalKernel& kernel, ConformalNormalize normalize);
+/// Appends the keys of `points` and their values v[B, G, n_new, d] to the cache and returns the
+/// attention of the queries of `points`, [B, H, n_new, d], each at the position of its key.
+Variable read_on(ConformalTreeCache& cache, const BallPoints& points, const Variable& v,
+                 const ConformalKernel& kernel, ConformalNormalize normalize);
 
 class ConformalHierarchicalOptions : public ConformalOptions {
  public:

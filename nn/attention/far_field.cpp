@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "nn/attention/degree_basis.h"
 #include "nn/attention/weights.h"
 
 namespace mobius {
@@ -86,6 +87,20 @@ class LandmarkBuilder final : public FarFieldBuilder {
   Variable landmarks_;  // [G, m, d]; undefined if they are keys
 };
 
+class DegreeBuilder final : public FarFieldBuilder {
+ public:
+  DegreeBuilder(const ConformalKernel& kernel, std::int64_t degree)
+      : kernel_(kernel), degree_(degree) {}
+
+  std::unique_ptr<FarField> build(const Variable& /*zeta*/) const override {
+    return std::make_unique<DegreeBasis>(kernel_, degree_);
+  }
+
+ private:
+  ConformalKernel kernel_;
+  std::int64_t degree_;
+};
+
 }  // namespace
 
 LandmarkBasis::LandmarkBasis(const Variable& landmarks, const ConformalKernel& kernel, double r_far,
@@ -143,20 +158,47 @@ Variable LandmarkBasis::key_features(const Variable& zeta) const {
 }
 
 void FarFieldOptions::describe(Schema& schema) {
-  schema.field("n_landmarks", n_landmarks, "landmarks of the far field of a head").positive();
-  schema.choice("landmark_source", landmark_source,
-                {{"random", LandmarkSource::random},
-                 {"learned", LandmarkSource::learned},
-                 {"keys", LandmarkSource::keys}},
-                "landmarks drawn from the seed, trained, or keys (which look ahead)");
-  schema.field("r_far", r_far, "largest radius with which a query sees far keys").above(0).below(1);
-  schema.field("ridge", ridge, "added to the diagonal of the landmarks' Gram matrix").positive();
+  schema.choice("far_field", kind,
+                {{"degrees", FarFieldKind::degrees}, {"landmarks", FarFieldKind::landmarks}},
+                "what stands for far keys: the lowest degrees of the kernel, exactly, or kernels "
+                "around landmarks");
+  const auto of_degrees = [this] { return kind == FarFieldKind::degrees; };
+  const auto of_landmarks = [this] { return kind == FarFieldKind::landmarks; };
+  schema
+      .field("far_degree", degree,
+             "highest degree kept: 0 the mean of the far values, 1 their dipole as well, 2 their "
+             "quadrupole, with d^2 / 2 features")
+      .at_least(0)
+      .at_most(2)
+      .only_if(of_degrees, "far_field: degrees");
+  schema.field("n_landmarks", n_landmarks, "landmarks of the far field of a head")
+      .positive()
+      .only_if(of_landmarks, "far_field: landmarks");
+  schema
+      .choice("landmark_source", landmark_source,
+              {{"random", LandmarkSource::random},
+               {"learned", LandmarkSource::learned},
+               {"keys", LandmarkSource::keys}},
+              "landmarks drawn from the seed, trained, or keys (which look ahead)")
+      .only_if(of_landmarks, "far_field: landmarks");
+  schema
+      .field("r_far", r_far,
+             "largest radius with which a query sees far keys, and the width of a landmark's "
+             "kernel; best near the radii of the queries")
+      .above(0)
+      .below(1)
+      .only_if(of_landmarks, "far_field: landmarks");
+  schema.field("ridge", ridge, "added to the diagonal of the landmarks' Gram matrix")
+      .positive()
+      .only_if(of_landmarks, "far_field: landmarks");
 }
 
 std::shared_ptr<FarFieldBuilder> make_far_field_builder(const FarFieldOptions& options,
                                                         const ConformalKernel& kernel,
                                                         std::int64_t n_groups,
                                                         const Initializer& init) {
+  if (options.kind == FarFieldKind::degrees)
+    return std::make_shared<DegreeBuilder>(kernel, options.degree);
   return std::make_shared<LandmarkBuilder>(options, kernel, n_groups, init);
 }
 

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "core/options/schema.h"
 #include "nn/attention/jspace.h"
 #include "nn/init.h"
 #include "nn/module.h"
@@ -56,7 +57,11 @@ class LandmarkBasis final : public FarField {
 /// Where the landmarks come from: drawn from the seed, trained, or some of the keys themselves.
 enum class LandmarkSource { random, learned, keys };
 
+enum class FarFieldKind { degrees, landmarks };
+
 struct FarFieldOptions {
+  FarFieldKind kind = FarFieldKind::degrees;
+  std::int64_t degree = 1;  // of kind degrees; the others are of kind landmarks
   std::int64_t n_landmarks = 48;
   LandmarkSource landmark_source = LandmarkSource::random;
   double r_far = 0.5;

@@ -66,7 +66,7 @@ std::string section_of(const StudyReport& report) {
   for (const Figure& figure : report.result.figures)
     text += fmt::format("![{}]({})\n\n", plain(figure.title), svg_name(report.name, figure));
   for (const StudyTable& table : report.result.tables) text += table_of(table);
-return text + fmt::format("    build/{}\n\n", report.command);
+  return text + fmt::format("    build/{}\n\n", report.command);
 }
 
 std::size_t failed_claims(const StudyReport& report) {

@@ -20,11 +20,10 @@ namespace {
 
 constexpr std::string_view experiment_key = "experiment";
 
-using Options = std::vector<std::pair<std::string, OptionValue>>;
-
 // Appends the values of all fields below a schema; `is_changed` keeps those that differ from their
 // defaults.
-void flatten(const Schema& schema, const std::string& path, bool is_changed, Options& options) {
+void flatten(const Schema& schema, const std::string& path, bool is_changed,
+             StudyOptions& options) {
   for (const OptionEntry* entry : schema.entries()) {
     const std::string key = join_path(path, key_of(*entry));
     if (const auto* field = std::get_if<OptionField>(entry)) {
@@ -51,7 +50,7 @@ std::string assignment(const std::string& key, const OptionValue& value) {
 }
 
 std::string command_of(const std::string& name, const Schema& schema) {
-  Options changed;
+  StudyOptions changed;
   flatten(schema, "", /*is_changed=*/true, changed);
   std::string command = "mobius experiment " + name;
   for (const auto& [key, value] : changed) command += " " + assignment(key, value);
@@ -119,14 +118,20 @@ StudyRun::StudyRun(const ConfigDocument& document, const Registry<Study>& studie
   read_config(document, schema_);
 }
 
+StudyOptions StudyRun::options() const {
+  StudyOptions options;
+  flatten(schema_, "", /*is_changed=*/false, options);
+  std::erase_if(options, [](const auto& option) { return option.first == "seed"; });
+  return options;
+}
+
 StudyReport StudyRun::run(const StudyProgress& progress) const {
   const Study& study = *config_.study;
   StudyReport report{.name = config_.study.name,
                      .question = study.question(),
                      .command = command_of(config_.study.name, schema_),
-                     .seed = config_.seed};
-  flatten(schema_, "", /*is_changed=*/false, report.options);
-  std::erase_if(report.options, [](const auto& option) { return option.first == "seed"; });
+                     .seed = config_.seed,
+                     .options = options()};
   report.result = study.run({.seed = config_.seed, .progress = progress});
   require_complete(report.result, report.name);
   return report;

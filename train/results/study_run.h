@@ -33,12 +33,14 @@ struct StudyConfig {
 /// is neither.
 ConfigDocument study_document(const std::string& experiment, const Registry<Study>& studies);
 
+using StudyOptions = std::vector<std::pair<std::string, OptionValue>>;  // by dotted key
+
 /// A study that has run.
 struct StudyReport {
   std::string name, question;
   std::string command;  // that repeats it
   std::uint64_t seed = 1;
-  std::vector<std::pair<std::string, OptionValue>> options = {};  // by dotted key
+  StudyOptions options = {};
   StudyResult result = {};
 };
 
@@ -53,6 +55,9 @@ class StudyRun {
   StudyRun(const ConfigDocument& document, const Registry<Study>& studies);
 
   const std::string& name() const { return config_.study.name; }
+  std::uint64_t seed() const { return config_.seed; }
+  /// The values of the study's keys, in the order of their description.
+  StudyOptions options() const;
   StudyReport run(const StudyProgress& progress) const;
 
  private:

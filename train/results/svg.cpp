@@ -225,9 +225,14 @@ class Drawing {
                           fmt::format(" transform=\"rotate(-90 18 {:.1f})\"", middle));
   }
 
-  // Lines break at points that cannot be shown; a line of few points has marks.
-  std::string curve(std::size_t index) const {
+  // A line of few points has marks.
+  bool has_marks(const Series& series) const {
     constexpr std::size_t few = 30;
+    return figure_.mark == Mark::points || series.x.size() <= few;
+  }
+
+  // Lines break at points that cannot be shown.
+  std::string curve(std::size_t index) const {
     const Series& series = figure_.series[index];
     const bool is_line = figure_.mark == Mark::lines;
     std::string path, marks;
@@ -240,7 +245,7 @@ class Drawing {
       const double x = x_.pixel(series.x[i]), y = y_.pixel(series.y[i]);
       path += fmt::format("{}{:.1f},{:.1f}", is_open ? "L" : "M", x, y);
       is_open = true;
-      if (!is_line || series.x.size() <= few) marks += mark_at(x, y, index);
+      if (has_marks(series)) marks += mark_at(x, y, index);
     }
     if (is_line && !path.empty())
       path = fmt::format("<path d=\"{}\" {}/>\n", path, stroke_of(index));
@@ -262,7 +267,8 @@ class Drawing {
       }
       if (figure_.mark == Mark::lines)
         text += fmt::format("<path d=\"M{:.1f},{:.1f}h20\" {}/>\n", x, y - 4, stroke_of(i));
-      text += mark_at(x + 10, y - 4, i) + text_at(x + sample, y, "start", name);
+      if (has_marks(figure_.series[i])) text += mark_at(x + 10, y - 4, i);
+      text += text_at(x + sample, y, "start", name);
       x += needed;
     }
     if (!figure_.series.empty()) y += line_height;

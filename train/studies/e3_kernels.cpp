@@ -9,32 +9,14 @@
 #include "train/results/numbers.h"
 #include "train/studies/builtin.h"
 #include "train/studies/kernel_values.h"
+#include "train/studies/ranges.h"
 
 namespace mobius {
 
+namespace e3_kernels {
 namespace {
 
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
-
-std::vector<double> evenly(double first, double last, std::int64_t n) {
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < n; ++i)
-    values.push_back(first + (last - first) * static_cast<double>(i) / static_cast<double>(n - 1));
-  return values;
-}
-
-std::vector<double> geometric(double first, double last, std::int64_t n) {
-  std::vector<double> values = evenly(std::log(first), std::log(last), n);
-  for (double& value : values) value = std::exp(value);
-  return values;
-}
-
-template <typename Fn>
-std::vector<double> each(const std::vector<double>& values, const Fn& fn) {
-  std::vector<double> results;
-  for (const double value : values) results.push_back(fn(value));
-  return results;
-}
 
 // The weights of the layer without normalisation, for one query of this inverse temperature along
 // the first axis and keys at the cosines.
@@ -262,7 +244,8 @@ StudyResult KernelsStudy::run(const StudyContext& context) const {
 }
 
 }  // namespace
+}  // namespace e3_kernels
 
-std::unique_ptr<Study> make_e3_kernels() { return std::make_unique<KernelsStudy>(); }
+std::unique_ptr<Study> make_e3_kernels() { return std::make_unique<e3_kernels::KernelsStudy>(); }
 
 }  // namespace mobius
