@@ -12,6 +12,7 @@ std::unique_ptr<Study> make_e1_normalizer();
 std::unique_ptr<Study> make_e2_stability();
 std::unique_ptr<Study> make_e3_kernels();
 std::unique_ptr<Study> make_e6_pruning();
+std::unique_ptr<Study> make_e9_spectrum();
 std::unique_ptr<Study> make_e4_tree();
 std::unique_ptr<Study> make_e4b_blocks();
 std::unique_ptr<Study> make_e8_decoding();
