@@ -45,7 +45,7 @@ TEST_F(ExperimentTest, RunsByName) {
   EXPECT_THAT(outcome.err, HasSubstr("3/4  counting: number 3  0:00 left\n"));
   EXPECT_THAT(files(), ElementsAre("counting-curve.svg", "counting.html", "counting.json"));
   EXPECT_THAT(read_text(out_ + "/counting.json"),
-              HasSubstr("\"command\": \"mobius experiment counting seed=2 n_parts=4\""));
+              HasSubstr("\"command\": \"mobius experiment counting n_parts=4 seed=2\""));
 }
 
 TEST_F(ExperimentTest, RunsAFile) {
