@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/e2e/browser.h"
 #include "tests/e2e/process.h"
 #include "tests/e2e/run_test.h"
 
@@ -103,6 +104,23 @@ TEST_F(ExperimentTest, AllWritesAPageAndAnOverview) {
   EXPECT_THAT(files(),
               ElementsAre("README.md", "counting-curve.svg", "counting.json", "index.html"));
   EXPECT_THAT(read_text(out_ + "/README.md"), HasSubstr("![Heights & more](counting-curve.svg)"));
+}
+
+TEST_F(ExperimentTest, EveryFigureIsDrawnInABrowser) {
+  if (browser().empty()) GTEST_SKIP() << "no chromium to open the page in";
+  ASSERT_EQ(run({"counting"}).exit_code, 0);
+  ASSERT_EQ(mobius({"experiment", "e3_kernels", "--out", out_}).exit_code, 0);
+  for (const auto& [page, figures] : std::vector<std::pair<std::string, std::vector<std::string>>>{
+           {"counting", {"curve"}}, {"e3_kernels", {"shapes", "logs", "weights", "widths"}}}) {
+    const ShownPage shown = shown_in_browser(out_ + "/" + page + ".html");
+    EXPECT_THAT(shown.text, AllOf(HasSubstr("data-ready=\"true\""), HasSubstr("data-errors=\"0\"")))
+        << shown.console;
+    EXPECT_THAT(shown.console, Not(HasSubstr("CONSOLE")));
+    for (const std::string& figure : figures) {
+      EXPECT_THAT(shown.text,
+                  HasSubstr("<figure id=\"" + page + "-" + figure + "\" data-drawn=\"true\""));
+    }
+  }
 }
 
 TEST_F(ExperimentTest, AllLeavesAReadmeOfOthersAlone) {
