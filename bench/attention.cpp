@@ -13,7 +13,7 @@
 #include "bench/process_memory.h"
 #include "bench/timing.h"
 #include "core/parallel.h"
-#include "nn/attention/conformal.h"
+#include "nn/attention/conformal_hierarchical.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/performer.h"
 #include "nn/attention/softmax.h"
@@ -75,6 +75,30 @@ Kernel conformal(const Arguments& a, ConformalNormalize normalize) {
           .parameters = {alpha}};
 }
 
+// The same near the query, with the layer's defaults beyond: learned landmarks.
+Kernel conformal_hierarchical(const Arguments& a) {
+  const ConformalKernel kernel = conformal_kernel(ConformalWeight::newton, a.head_dim);
+  const Variable alpha = per_head(a, 1);
+  const ConformalHierarchicalOptions options;
+  FarFieldOptions far = options.far;
+  far.landmark_source = LandmarkSource::learned;
+  const auto builder = make_far_field_builder(
+      far, kernel, a.heads,
+      Initializer(/*seed=*/1, /*std=*/1, /*orthogonal=*/false, DType::f32, Device{}));
+  std::vector<Variable> parameters{alpha};
+  for (const Module::NamedParameter& parameter : builder->parameters())
+    parameters.push_back(parameter.value);
+  return {.qk_dim = a.head_dim,
+          .gflop = 0,
+          .attend =
+              [=, window = options.window](const HeadInputs& in) {
+                const BallPoints points = embed_in_ball(in.q, in.k, alpha, kernel.s);
+                return attention(hierarchical_call(in, points, *builder->build(points.zeta), kernel,
+                                                   ConformalNormalize::analytic, window));
+              },
+          .parameters = parameters};
+}
+
 // Takes [mu ; raw sigma], with RoPE and a learned tau.
 Kernel w2(const Arguments& a) {
   const Variable tau = per_head(a, 16);
@@ -133,6 +157,7 @@ std::map<std::string, KernelFactory> kernels() {
           {"conformal", conformal_by(ConformalNormalize::analytic)},
           {"conformal_none", conformal_by(ConformalNormalize::none)},
           {"conformal_empirical", conformal_by(ConformalNormalize::empirical)},
+          {"conformal_hierarchical", conformal_hierarchical},
           {"w2", w2},
           {"w2_overlap", w2_overlap},
           {"linear", linear_kernel},

@@ -10,11 +10,13 @@ namespace mobius {
 ///   out_i = sum_j <q_i, k_j> v_j / (sum_j <q_i, k_j> + eps),
 /// over the keys that i sees: all of them, or the causal ones. q and k are features (docs/MATH.md,
 /// section 4), M of them; shapes, strides and heads are those of AttentionInputs
-/// (core/ops/attention.h), with M for D. Causal attention needs Nk >= Nq.
+/// (core/ops/attention.h), with M for D. Causal attention needs Nk >= Nq. Attention that is not
+/// `normalized` is the numerator alone, and takes no eps.
 struct LinearAttentionInputs {
   Tensor q, k, v;
   bool causal = false;
   double eps = 0;
+  bool normalized = true;
 };
 
 struct LinearAttentionGrads {
@@ -23,9 +25,10 @@ struct LinearAttentionGrads {
 
 struct LinearAttentionResult {
   Tensor out;          // as in AttentionResult
-  Tensor denominator;  // [B, H, Nq], kept for the backward pass
+  Tensor denominator;  // [B, H, Nq], kept for the backward pass; undefined unless normalized
 };
 LinearAttentionResult linear_attention(const LinearAttentionInputs& inputs);
+/// Reads `result` only if the attention is normalized.
 LinearAttentionGrads linear_attention_backward(const LinearAttentionInputs& inputs,
                                                const LinearAttentionResult& result,
                                                const Tensor& grad_out);
@@ -34,7 +37,8 @@ class LinearAttentionKernels : public KernelFamily {
  public:
   static constexpr std::string_view family = "linear_attention";
 
-  /// out is strided as that of AttentionKernels, grad_out too.
+  /// out is strided as that of AttentionKernels, grad_out too. The denominator is undefined unless
+  /// the attention is normalized; in the backward pass, so is out.
   virtual void linear_attention(const LinearAttentionInputs& inputs, const Tensor& out,
                                 const Tensor& denominator) = 0;
   virtual void linear_attention_backward(const LinearAttentionInputs& inputs, const Tensor& out,

@@ -7,19 +7,6 @@ namespace mobius {
 
 namespace {
 
-// Returns the number of keys that each query sees, [..., n_q].
-Tensor visible_counts(const HeadInputs& in) {
-  const std::int64_t n_q = in.q.size(-2), n_k = in.k.size(-2);
-  const DType dtype = in.q.dtype();
-  const Device device = in.q.device();
-  if (!in.mask.is_simple()) return sum(materialize_mask(in.mask, n_q, n_k, device).to(dtype), {-1});
-  const auto most = static_cast<double>(n_k);
-  if (!in.mask.causal) return Tensor::full({n_q}, most, dtype, device);
-  const Tensor positions =
-      affine(Tensor::arange(n_q, dtype, device), 1, most - static_cast<double>(n_q));
-  return unary({UnaryOp::clamp, 0, most}, affine(positions, 1, 1));
-}
-
 // [B, H, n_q, 1] -> [B, H, n_q].
 Variable per_query(const Variable& x) { return reshape(x, {x.size(0), x.size(1), x.size(2)}); }
 
@@ -65,48 +52,50 @@ Diagnostic beyond_resolution(const Tensor& radius, const Tensor& counts, double 
   return {"beyond_resolution", std::move(shares), /*summary=*/"share_beyond_resolution"};
 }
 
-class ConformalAttention final : public FusedAttention {
+class ConformalAttention final : public ConformalLayer {
  public:
-  ConformalAttention(const AttentionContext& context, const ConformalOptions& options)
-      : FusedAttention(context),
-        kernel_(conformal_kernel(options.weight, head_dim(), options.s, options.gamma)),
-        normalize_(options.normalize),
-        raw_alpha_(register_parameter(
-            "raw_alpha", context.init.full({n_heads()}, inverse_softplus(options.alpha)),
-            options.learn_alpha)) {
-    refuse_distance_bias(context,
-                         "a number added to log K is not part of the kernel, whose mean over the "
-                         "sphere normalises it");
-  }
-
-  void tell_parameters(DiagnosticsSink& sink) const override {
-    sink.tell({"alpha", softplus(raw_alpha_).data().to_vector<double>()});
-  }
+  using ConformalLayer::ConformalLayer;
 
  protected:
-  AttentionCall call(const HeadInputs& in) const override {
-    return conformal_call(in, reshape(softplus(raw_alpha_), {n_heads(), 1, 1}), kernel_,
-                          normalize_);
-  }
+  Variable attend(const HeadInputs& in) const override { return attention(call(in)); }
+  Variable weights(const HeadInputs& in) const override { return attention_weights(call(in)); }
 
  private:
-  ConformalKernel kernel_;
-  ConformalNormalize normalize_;
-  Variable raw_alpha_;
+  AttentionCall call(const HeadInputs& in) const {
+    return conformal_call(in, alpha(), kernel(), normalize());
+  }
 };
 
 }  // namespace
 
+Tensor visible_counts(const HeadInputs& in) {
+  const std::int64_t n_q = in.q.size(-2), n_k = in.k.size(-2);
+  const DType dtype = in.q.dtype();
+  const Device device = in.q.device();
+  if (!in.mask.is_simple()) return sum(materialize_mask(in.mask, n_q, n_k, device).to(dtype), {-1});
+  const auto most = static_cast<double>(n_k);
+  if (!in.mask.causal) return Tensor::full({n_q}, most, dtype, device);
+  const Tensor positions =
+      affine(Tensor::arange(n_q, dtype, device), 1, most - static_cast<double>(n_q));
+  return unary({UnaryOp::clamp, 0, most}, affine(positions, 1, 1));
+}
+
 AttentionCall conformal_call(const HeadInputs& in, const Variable& alpha,
                              const ConformalKernel& kernel, ConformalNormalize normalize) {
-  const auto [radius, qhat, zeta] = embed_in_ball(in.q, in.k, alpha, kernel.s);
+  const bool needs_counts = normalize == ConformalNormalize::analytic || in.sink != nullptr;
+  return conformal_call(in, embed_in_ball(in.q, in.k, alpha, kernel.s),
+                        needs_counts ? visible_counts(in) : Tensor(), kernel, normalize);
+}
+
+AttentionCall conformal_call(const HeadInputs& in, const BallPoints& points, const Tensor& counts,
+                             const ConformalKernel& kernel, ConformalNormalize normalize) {
+  const auto& [radius, qhat, zeta] = points;
   if (kernel.d != qhat.size(-1)) {
     throw ShapeError("conformal: a kernel of dimension {} for queries {}", kernel.d,
                      to_string(qhat.shape()));
   }
-  const bool divides_by_count = normalize == ConformalNormalize::analytic;
-  const Tensor counts = divides_by_count || in.sink != nullptr ? visible_counts(in) : Tensor();
-  if (in.sink != nullptr) in.sink->tell(beyond_resolution(radius.r.data(), counts, kernel.s));
+  if (in.sink != nullptr && counts.defined())
+    in.sink->tell(beyond_resolution(radius.r.data(), counts, kernel.s));
   // |query - key|^2 = (1 + r^2)(1 - t u) with t = 2r / (1 + r^2), which keeps the digits of small
   // u.
   const Variable t = scale(radius.r, 2) / affine(square(radius.r), 1, 1);
@@ -154,6 +143,24 @@ void ConformalOptions::describe(Schema& schema) {
           *gamma);
   });
 }
+
+ConformalLayer::ConformalLayer(const AttentionContext& context, const ConformalOptions& options)
+    : MultiHeadAttention(context),
+      kernel_(conformal_kernel(options.weight, head_dim(), options.s, options.gamma)),
+      normalize_(options.normalize),
+      raw_alpha_(register_parameter("raw_alpha",
+                                    context.init.full({n_heads()}, inverse_softplus(options.alpha)),
+                                    options.learn_alpha)) {
+  refuse_distance_bias(context,
+                       "a number added to log K is not part of the kernel, whose mean over the "
+                       "sphere normalises it");
+}
+
+void ConformalLayer::tell_parameters(DiagnosticsSink& sink) const {
+  sink.tell({"alpha", softplus(raw_alpha_).data().to_vector<double>()});
+}
+
+Variable ConformalLayer::alpha() const { return reshape(softplus(raw_alpha_), {n_heads(), 1, 1}); }
 
 std::shared_ptr<Attention> ConformalOptions::make(const AttentionContext& context) const {
   return std::make_shared<ConformalAttention>(context, *this);

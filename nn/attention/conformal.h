@@ -25,6 +25,14 @@ enum class ConformalNormalize { none, analytic, empirical };
 /// (docs/MATH.md, section 1).
 AttentionCall conformal_call(const HeadInputs& in, const Variable& alpha,
                              const ConformalKernel& kernel, ConformalNormalize normalize);
+/// The same for queries and keys that are points already, where `counts`, broadcastable to
+/// [B, H, n_q], says how many keys the mean over the sphere stands for. They may be undefined
+/// unless the normalisation is analytic; if they are defined, the call reports as above. Reads of
+/// `in` neither q nor k.
+AttentionCall conformal_call(const HeadInputs& in, const BallPoints& points, const Tensor& counts,
+                             const ConformalKernel& kernel, ConformalNormalize normalize);
+/// Returns the number of keys that each query sees, broadcastable to [B, H, n_q].
+Tensor visible_counts(const HeadInputs& in);
 
 class ConformalOptions : public AttentionOptions {
  public:
@@ -40,6 +48,25 @@ class ConformalOptions : public AttentionOptions {
 
  protected:
   std::shared_ptr<Attention> make(const AttentionContext& context) const override;
+};
+
+/// The base of layers with conformal weights: the kernel, and alpha by head.
+class ConformalLayer : public MultiHeadAttention {
+ public:
+  /// Throws ConfigError if the model asks for a bias by distance.
+  ConformalLayer(const AttentionContext& context, const ConformalOptions& options);
+
+  void tell_parameters(DiagnosticsSink& sink) const override;
+
+ protected:
+  const ConformalKernel& kernel() const { return kernel_; }
+  ConformalNormalize normalize() const { return normalize_; }
+  Variable alpha() const;  // [H, 1, 1]
+
+ private:
+  ConformalKernel kernel_;
+  ConformalNormalize normalize_;
+  Variable raw_alpha_;
 };
 
 }  // namespace mobius

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "nn/attention/conformal_hierarchical.h"
 #include "nn/attention/sparse.h"
 #include "nn/language_model.h"
 #include "tests/nn/nn_testing.h"
@@ -98,6 +99,22 @@ TEST(CacheOfSparse, SeesThePatternFromWhereTheQueryStands) {
     expect_same_logits(small_model(options, Positions::rope),
                        fmt::format("pattern {}", static_cast<int>(pattern)));
   }
+}
+
+TEST(CacheOfHierarchy, ReadsFarKeysByTheirMoments) {
+  for (const ConformalNormalize normalize :
+       {ConformalNormalize::analytic, ConformalNormalize::none})
+    for (const LandmarkSource source : {LandmarkSource::random, LandmarkSource::learned})
+      for (const std::int64_t n_kv_heads : {1, 2}) {
+        ConformalHierarchicalOptions options;
+        options.window = 5;
+        options.normalize = normalize;
+        options.alpha = 3;
+        options.far.n_landmarks = 7;
+        options.far.landmark_source = source;
+        expect_same_logits(small_model(options, Positions::rope, n_kv_heads),
+                           fmt::format("{} key heads", n_kv_heads));
+      }
 }
 
 // A variant without a cache of its own.

@@ -21,7 +21,7 @@ namespace mobius {
 /// One curve or cloud of a figure; x and y have equal lengths. A value that is not finite is a gap.
 struct Series {
   std::string name;
-  std::vector<double> x, y;
+  std::vector<double> x = {}, y = {};
 };
 
 enum class Axis { linear, logarithmic };

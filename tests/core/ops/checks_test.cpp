@@ -289,6 +289,8 @@ TEST(Refusals, OfAttention) {
       {"no form without normalisation", attend({.normalizer = WeightNormalizer::none}, plain)},
       {"linear_attention: expected an eps",
        [&] { linear_attention({.q = x, .k = x, .v = x, .eps = -1}); }},
+      {"linear_attention: an eps of 1 has no effect without normalisation",
+       [&] { linear_attention({.q = x, .k = x, .v = x, .eps = 1, .normalized = false}); }},
   });
   const AttentionResult result = attention({}, plain);
   const LinearAttentionInputs linear{.q = x, .k = x, .v = x, .eps = 1};
