@@ -133,11 +133,23 @@ void ConformalKVTree::append(const Tensor& zeta, const Tensor& v) {
   }
 }
 
+// Returns the features of the keys [begin, end), [B, G, end - begin, m]. If it has to compute them,
+// it computes those of the keys up to `at_hand` with them and keeps them: features of many keys at
+// once cost little more than those of one.
+Tensor ConformalKVTree::features_between(std::int64_t begin, std::int64_t end,
+                                         std::int64_t at_hand) {
+  if (begin < features_begin_ || end > features_end_) {
+    block_features_ = features_.of(Variable(zeta_.slice(begin, at_hand))).data();
+    features_begin_ = begin;
+    features_end_ = at_hand;
+  }
+  return block_features_.slice(2, begin - features_begin_, end - features_begin_);
+}
+
 // Returns the moments of each of n_blocks blocks, [B, G, n_blocks, m, d_v].
-Tensor ConformalKVTree::block_moments(std::int64_t first, std::int64_t n_blocks) const {
+Tensor ConformalKVTree::block_moments(std::int64_t first, std::int64_t n_blocks) {
   const std::int64_t begin = first * options_.block, end = begin + n_blocks * options_.block;
-  const Tensor v = v_.slice(begin, end);
-  const Tensor features = features_.of(Variable(zeta_.slice(begin, end))).data();
+  const Tensor v = v_.slice(begin, end), features = features_between(begin, end, end);
   const auto by_block = [&](const Tensor& x) {
     return x.reshape({x.size(0), x.size(1), n_blocks, options_.block, x.size(3)});
   };
@@ -181,6 +193,7 @@ void ConformalKVTree::rollback(std::int64_t length) {
   v_.truncate(length);
   n_closed_ = std::min(n_closed_, n_far(length - 1) / options_.block);
   nodes_.erase(nodes_.upper_bound(n_closed_), nodes_.end());
+  features_end_ = std::min(features_end_, length);
   if (prefix_keys_ > length) prefix_keys_ = no_prefix;
 }
 
@@ -219,7 +232,9 @@ Tensor ConformalKVTree::moments(std::int64_t position) {
   if (!prefix_.is_sole_owner()) own_prefix();
   if (prefix_keys_ < n_blocks * options_.block || prefix_keys_ > n) sum_nodes(n_blocks);
   if (prefix_keys_ < n) {
-    const Tensor features = features_.of(Variable(zeta_.slice(prefix_keys_, n))).data();
+    const bool is_next = prefix_keys_ == n - 1;  // and the rest of the block will probably follow
+    const std::int64_t at_hand = is_next ? std::min((n_blocks + 1) * options_.block, length_) : n;
+    const Tensor features = features_between(prefix_keys_, n, at_hand);
     prefix_.add_(matmul(features.transpose(-1, -2), v_.slice(prefix_keys_, n)));
     prefix_keys_ = n;
   }
@@ -227,7 +242,9 @@ Tensor ConformalKVTree::moments(std::int64_t position) {
 }
 
 std::size_t ConformalKVTree::bytes() const {
-  std::size_t bytes = zeta_.bytes() + v_.bytes() + (prefix_.defined() ? prefix_.bytes() : 0);
+  std::size_t bytes = zeta_.bytes() + v_.bytes();
+  for (const Tensor& sums : {block_features_, prefix_})
+    if (sums.defined()) bytes += sums.bytes();
   for (const auto& [b, moments] : nodes_) bytes += moments.bytes();
   return bytes;
 }

@@ -98,8 +98,9 @@ class ConformalKVTree {
   /// Returns the keys of the window of a position, at most w, as views that append() changes.
   /// This and moments() throw Error unless least_length() - 1 <= position < length().
   Keys near(std::int64_t position) const;
-  /// Returns M(position), [B, G, m, d_v]. Reading one position after another costs the features of
-  /// one key, but for one position in `block`, which costs a sum over nodes.
+  /// Returns M(position), [B, G, m, d_v]. Reading one position after another costs one key's part
+  /// of the sum, but for one position in `block`, which costs a sum over nodes and the features of
+  /// the next block.
   Tensor moments(std::int64_t position);
 
   /// Nodes read and written by the last append(): at most 1 + log2(n / block) for one key.
@@ -117,7 +118,8 @@ class ConformalKVTree {
   void require_reachable(std::int64_t position) const;
   std::int64_t n_far(std::int64_t position) const;
   std::int64_t blocks_before_windows() const;
-  Tensor block_moments(std::int64_t first, std::int64_t n_blocks) const;
+  Tensor features_between(std::int64_t begin, std::int64_t end, std::int64_t at_hand);
+  Tensor block_moments(std::int64_t first, std::int64_t n_blocks);
   void close_blocks();
   void forget_nodes();
   void sum_nodes(std::int64_t n_blocks);
@@ -132,6 +134,10 @@ class ConformalKVTree {
   std::int64_t n_closed_ = 0;             // blocks that are in the tree
   std::int64_t n_forgotten_ = 0;          // no prefix of fewer blocks can be asked for
   std::int64_t nodes_appended_ = 0, nodes_read_ = 0;
+
+  // Features of the keys [begin, end), of which the positions to come will ask.
+  Tensor block_features_;  // [B, G, end - begin, m]
+  std::int64_t features_begin_ = 0, features_end_ = 0;
 
   Tensor prefix_;                  // the moments of the first prefix_keys_ keys
   std::int64_t prefix_keys_ = -1;  // -1: there are none yet

@@ -183,7 +183,7 @@ TEST(ConformalKVTree, MemoryStaysThatOfWindowHistoryAndLogarithmicallyManyNodes)
     const std::int64_t n_nodes = levels(begin + 10) + 1 + history / block + 1;
     ASSERT_LE(tree.n_nodes(), std::max<std::int64_t>(n_nodes, 1)) << begin;
     const std::int64_t numbers =
-        2 * (window + history + block + 10) * (d + d_v) + (n_nodes + 1) * m * d_v;
+        2 * (window + history + block + 10) * (d + d_v) + (n_nodes + 1) * m * d_v + 4 * block * m;
     ASSERT_LE(tree.bytes(), static_cast<std::size_t>(numbers) * sizeof(double)) << begin;
   }
 }

@@ -10,15 +10,16 @@
 #include "nn/attention/conformal.h"
 #include "nn/attention/conformal_hierarchical.h"
 #include "nn/attention/linear.h"
+#include "nn/attention/softmax.h"
 
 namespace mobius {
 
 namespace {
 
-constexpr double alpha = 6;  // inverse temperature
-constexpr ConformalNormalize normalize = ConformalNormalize::analytic;
+constexpr double decoding_alpha = 6;
+constexpr ConformalNormalize decoding_normalize = ConformalNormalize::analytic;
 
-ConformalKernel kernel_of(const DecodingSizes& sizes) {
+ConformalKernel decoding_kernel(const DecodingSizes& sizes) {
   return conformal_kernel(ConformalWeight::newton, sizes.head_dim);
 }
 
@@ -30,8 +31,8 @@ class OneToken : public Decoder {
                .k = drawn(sizes, seed, "k"),
                .v = drawn(sizes, seed, "v"),
                .mask = {.causal = true}},
-        kernel_(kernel_of(sizes)),
-        alpha_(Tensor::full({sizes.n_heads, 1, 1}, alpha)) {}
+        kernel_(decoding_kernel(sizes)),
+        alpha_(Tensor::full({sizes.n_heads, 1, 1}, decoding_alpha)) {}
 
  protected:
   const HeadInputs& token() const { return token_; }
@@ -60,7 +61,7 @@ class TreeDecoder final : public OneToken {
     });
   }
   Tensor decode() override {
-    return read_on(cache_, points(), token().v, kernel(), normalize).data();
+    return read_on(cache_, points(), token().v, kernel(), decoding_normalize).data();
   }
 
  private:
@@ -96,7 +97,7 @@ class CacheDecoder final : public OneToken {
       keys_.slice(2, n, n + 1).copy_from(points.zeta.data());
       points.zeta = Variable(keys_);
       const Tensor count = Tensor::full({1}, static_cast<double>(n + 1));
-      const AttentionCall call = conformal_call(in, points, count, kernel(), normalize);
+      const AttentionCall call = conformal_call(in, points, count, kernel(), decoding_normalize);
       return is_fused_ ? attention(call).data()
                        : apply_weights(attention_weights(call), in.v).data();
     }
@@ -179,7 +180,7 @@ std::shared_ptr<const FarField> random_far_field(const DecodingSizes& sizes, std
   const FarFieldOptions defaults;
   const Variable landmarks(random_normal({1, sizes.n_heads, sizes.n_landmarks, sizes.head_dim}, 0,
                                          1, {seed, stream_id("landmarks")}, dtype));
-  return std::make_shared<LandmarkBasis>(landmarks, kernel_of(sizes), defaults.r_far,
+  return std::make_shared<LandmarkBasis>(landmarks, decoding_kernel(sizes), defaults.r_far,
                                          defaults.ridge);
 }
 

@@ -20,8 +20,8 @@ struct Touched {
 // A tree of n keys.
 struct TreeRow {
   double n = 0, bound = 0;
-  Touched append;  // of a key, and reading the moments of its position
-  Touched query;   // the moments of any earlier position
+  Touched append = {};  // of a key, and reading the moments of its position
+  Touched query = {};   // the moments of any earlier position
   double bytes = 0;
 };
 
@@ -76,7 +76,7 @@ void TreeStudy::grow(ConformalKVTree& tree, std::int64_t n, std::uint64_t seed) 
 
 // Calls it for each of n_calls, several rounds; a call returns the nodes that it touched. The time
 // of a call is that of the median round: among the appends of a round is one that closes a block.
-Touched average_of(std::int64_t rounds, std::int64_t n_calls,
+Touched touched_by(std::int64_t rounds, std::int64_t n_calls,
                    const std::function<std::int64_t()>& call) {
   Touched touched;
   const std::vector<double> times = times_of(
@@ -100,7 +100,7 @@ Touched TreeStudy::append_keys(ConformalKVTree& tree, std::uint64_t seed) const 
                     v = values;
                   });
   std::int64_t i = 0;
-  return average_of(rounds_, sizes_.block, [&] {
+  return touched_by(rounds_, sizes_.block, [&] {
     tree.append(zeta.slice(2, i, i + 1), v.slice(2, i, i + 1));
     ++i;
     tree.moments(tree.length() - 1);
@@ -109,7 +109,7 @@ Touched TreeStudy::append_keys(ConformalKVTree& tree, std::uint64_t seed) const 
 }
 
 Touched TreeStudy::query_positions(ConformalKVTree& tree, Rng& rng) const {
-  return average_of(rounds_, sizes_.block, [&] {
+  return touched_by(rounds_, sizes_.block, [&] {
     tree.moments(static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(tree.length()))));
     return tree.nodes_read();
   });
@@ -136,9 +136,9 @@ std::vector<TreeRow> TreeStudy::measure(const StudyContext& context) const {
   return rows;
 }
 
-std::string count(double n) { return fmt::format("{:.0f}", n); }
+std::string whole(double n) { return fmt::format("{:.0f}", n); }
 
-StudyTable table_of(const std::vector<TreeRow>& rows) {
+StudyTable tree_table(const std::vector<TreeRow>& rows) {
   StudyTable table{
       .title = "The tree by its length",
       .columns = {"keys", "log2(n / block) + 1", "nodes, append and read (mean)", "(most)", "us",
@@ -152,9 +152,9 @@ StudyTable table_of(const std::vector<TreeRow>& rows) {
 }
 
 // One curve over the number of keys.
-Series curve(const std::string& name, const std::vector<TreeRow>& rows,
-             const std::function<double(const TreeRow&)>& value) {
-  Series series{.name = name};
+Series tree_curve(const std::string& name, const std::vector<TreeRow>& rows,
+                  const std::function<double(const TreeRow&)>& value) {
+  Series series{.name = name, .x = {}, .y = {}};
   for (const TreeRow& row : rows) {
     series.x.push_back(row.n);
     series.y.push_back(value(row));
@@ -162,46 +162,46 @@ Series curve(const std::string& name, const std::vector<TreeRow>& rows,
   return series;
 }
 
-std::vector<Figure> figures_of(const std::vector<TreeRow>& rows) {
-  return {
-      {.name = "nodes",
-       .title = "Nodes touched by one token",
-       .x_label = "keys",
-       .y_label = "nodes",
-       .x_axis = Axis::logarithmic,
-       .series = {curve("bound", rows, [](const TreeRow& row) { return row.bound; }),
-                  curve("any position, most", rows,
-                        [](const TreeRow& row) { return row.query.most_nodes; }),
-                  curve("any position, mean", rows,
-                        [](const TreeRow& row) { return row.query.mean_nodes; }),
-                  curve("next token, mean", rows,
-                        [](const TreeRow& row) { return row.append.mean_nodes; })}},
-      {.name = "time",
-       .title = "Time of one token in the tree, without the window",
-       .x_label = "keys",
-       .y_label = "microseconds",
-       .x_axis = Axis::logarithmic,
-       .series = {
-           curve("any position", rows, [](const TreeRow& row) { return row.query.microseconds; }),
-           curve("next token", rows, [](const TreeRow& row) { return row.append.microseconds; })}}};
+std::vector<Figure> tree_figures(const std::vector<TreeRow>& rows) {
+  return {{.name = "nodes",
+           .title = "Nodes touched by one token",
+           .x_label = "keys",
+           .y_label = "nodes",
+           .x_axis = Axis::logarithmic,
+           .series = {tree_curve("bound", rows, [](const TreeRow& row) { return row.bound; }),
+                      tree_curve("any position, most", rows,
+                                 [](const TreeRow& row) { return row.query.most_nodes; }),
+                      tree_curve("any position, mean", rows,
+                                 [](const TreeRow& row) { return row.query.mean_nodes; }),
+                      tree_curve("next token, mean", rows,
+                                 [](const TreeRow& row) { return row.append.mean_nodes; })}},
+          {.name = "time",
+           .title = "Time of one token in the tree, without the window",
+           .x_label = "keys",
+           .y_label = "microseconds",
+           .x_axis = Axis::logarithmic,
+           .series = {tree_curve("any position", rows,
+                                 [](const TreeRow& row) { return row.query.microseconds; }),
+                      tree_curve("next token", rows,
+                                 [](const TreeRow& row) { return row.append.microseconds; })}}};
 }
 
-std::vector<std::string> findings_of(const std::vector<TreeRow>& rows) {
+std::vector<std::string> tree_findings(const std::vector<TreeRow>& rows) {
   const TreeRow &first = rows.front(), &last = rows.back();
   return {
       fmt::format("While the keys grew from {} to {}, {}-fold, the time of the next token became "
                   "{:.2f} times what it was, and that of a query at any position {:.2f} times.",
-                  count(first.n), count(last.n), count(last.n / first.n),
+                  whole(first.n), whole(last.n), whole(last.n / first.n),
                   last.append.microseconds / first.append.microseconds,
                   last.query.microseconds / first.query.microseconds),
       fmt::format("With {} keys, a query at any position read {:.1f} nodes on average and {} at "
                   "most, of at most log2(n / block) + 1 = {}.",
-                  count(last.n), last.query.mean_nodes, count(last.query.most_nodes),
-                  count(last.bound)),
+                  whole(last.n), last.query.mean_nodes, whole(last.query.most_nodes),
+                  whole(last.bound)),
       fmt::format("The next token touches {:.2f} nodes on average and {} at most: only one token "
                   "in a block closes one and sums nodes anew, the others add a key to the moments "
                   "at hand.",
-                  last.append.mean_nodes, count(last.append.most_nodes)),
+                  last.append.mean_nodes, whole(last.append.most_nodes)),
   };
 }
 
@@ -215,17 +215,17 @@ Claim bound_holds(const std::vector<TreeRow>& rows) {
   return {.statement = "Appending a key touches O(log n) nodes, and a query as many.",
           .measured = fmt::format("At most {} nodes to append a key and read its position, and {} "
                                   "for any position, of {} keys; the bound is {} for each.",
-                                  count(last.append.most_nodes), count(last.query.most_nodes),
-                                  count(last.n), count(last.bound)),
+                                  whole(last.append.most_nodes), whole(last.query.most_nodes),
+                                  whole(last.n), whole(last.bound)),
           .holds = holds};
 }
 
 StudyResult TreeStudy::run(const StudyContext& context) const {
   const std::vector<TreeRow> rows = measure(context);
-  return {.findings = findings_of(rows),
+  return {.findings = tree_findings(rows),
           .claims = {bound_holds(rows)},
-          .tables = {table_of(rows)},
-          .figures = figures_of(rows)};
+          .tables = {tree_table(rows)},
+          .figures = tree_figures(rows)};
 }
 
 }  // namespace

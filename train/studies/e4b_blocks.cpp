@@ -109,7 +109,7 @@ Series BlocksStudy::error_by_node(const KeySample& keys, std::uint64_t seed) con
                                    far_field->key_features(points.zeta).data().transpose(-1, -2));
   const Tensor missed = sub(approached, exact);
 
-  Series series{.name = keys.name};
+  Series series{.name = keys.name, .x = {}, .y = {}};
   for (std::int64_t size = 64; size <= n; size *= 2) {
     const auto sums = [&](const Tensor& weights) {  // of every node of this size
       const Tensor by_node =
@@ -131,7 +131,7 @@ Series BlocksStudy::rounding(const KeySample& keys, std::int64_t block, std::str
   // The tree is given features for keys, so that nothing but its sums is rounded.
   ConformalKVTree tree({features.size(3), [](const Variable& x) { return x; }},
                        {.window = sizes_.window, .block = block, .history = 0});
-  Series series{.name = std::move(name)};
+  Series series{.name = std::move(name), .x = {}, .y = {}};
   std::int64_t next = 256;
   for (std::int64_t i = 0; i < n_keys(); ++i) {
     tree.append(features.slice(2, i, i + 1), v.slice(2, i, i + 1));
@@ -183,7 +183,7 @@ LeafRow BlocksStudy::leaf_row(std::int64_t block, std::uint64_t seed) const {
   return row;
 }
 
-StudyTable table_of(const std::vector<LeafRow>& rows) {
+StudyTable leaf_table(const std::vector<LeafRow>& rows) {
   StudyTable table{
       .title = "The size of a leaf",
       .columns = {"keys of a leaf", "next token, us", "any position, us",
@@ -195,7 +195,7 @@ StudyTable table_of(const std::vector<LeafRow>& rows) {
 }
 
 // How an error changes from the smallest to the largest node.
-std::string change_of(const Series& series) {
+std::string error_change(const Series& series) {
   return fmt::format(
       "For {}, the error relative to the exact sum is {:.3g} in nodes of {:.0f} keys "
       "and {:.3g} in nodes of {:.0f}.",
@@ -229,7 +229,7 @@ StudyResult BlocksStudy::run(const StudyContext& context) const {
   for (const KeySample& sample : keys) {
     context.progress(sample.name, part++, n_parts);
     errors.series.push_back(error_by_node(sample, context.seed));
-    result.findings.push_back(change_of(errors.series.back()));
+    result.findings.push_back(error_change(errors.series.back()));
   }
 
   Figure rounded{.name = "rounding",
@@ -257,7 +257,7 @@ StudyResult BlocksStudy::run(const StudyContext& context) const {
     rows.push_back(leaf_row(block, context.seed));
   }
   result.findings.push_back(leaf_finding(rows, sizes_));
-  result.tables = {table_of(rows)};
+  result.tables = {leaf_table(rows)};
   result.figures = {std::move(errors), std::move(rounded)};
   return result;
 }

@@ -53,7 +53,7 @@ class DecodingStudy final : public Study {
 constexpr DecodingKind decoding_kinds[] = {DecodingKind::tree, DecodingKind::conformal,
                                            DecodingKind::softmax, DecodingKind::recurrent};
 
-const char* label_of(DecodingKind kind) {
+const char* decoding_label(DecodingKind kind) {
   switch (kind) {
     case DecodingKind::tree:
       return "tree of moments";
@@ -66,10 +66,10 @@ const char* label_of(DecodingKind kind) {
   }
 }
 
-double mebibytes_of(const DecodingCost& cost) {
+double decoding_mebibytes(const DecodingCost& cost) {
   return static_cast<double>(cost.bytes) / (1 << 20);
 }
-double microseconds_of(const DecodingCost& cost) { return cost.microseconds; }
+double decoding_microseconds(const DecodingCost& cost) { return cost.microseconds; }
 
 DecodingCosts DecodingStudy::measure(const StudyContext& context) const {
   DecodingCosts costs;
@@ -77,7 +77,7 @@ DecodingCosts DecodingStudy::measure(const StudyContext& context) const {
   std::int64_t part = 0;
   for (const std::int64_t n : contexts_)
     for (const DecodingKind kind : decoding_kinds) {
-      context.progress(fmt::format("{}, {} tokens", label_of(kind), n), part++, n_parts);
+      context.progress(fmt::format("{}, {} tokens", decoding_label(kind), n), part++, n_parts);
       costs[kind].push_back(cost_of(kind, sizes_, n, context.seed, seconds_));
     }
   return costs;
@@ -89,8 +89,9 @@ StudyTable DecodingStudy::table_of(const DecodingCosts& costs) const {
   for (const DecodingKind kind : decoding_kinds)
     for (std::size_t i = 0; i < contexts_.size(); ++i) {
       const DecodingCost &cost = costs.at(kind)[i], &tree = costs.at(DecodingKind::tree)[i];
-      table.rows.push_back({label_of(kind), static_cast<double>(contexts_[i]), cost.microseconds,
-                            cost.microseconds / tree.microseconds, mebibytes_of(cost)});
+      table.rows.push_back({decoding_label(kind), static_cast<double>(contexts_[i]),
+                            cost.microseconds, cost.microseconds / tree.microseconds,
+                            decoding_mebibytes(cost)});
     }
   return table;
 }
@@ -104,7 +105,7 @@ Figure DecodingStudy::figure_of(const DecodingCosts& costs, std::string file, st
                 .x_axis = Axis::logarithmic,
                 .y_axis = Axis::logarithmic};
   for (const DecodingKind kind : decoding_kinds) {
-    Series series{.name = label_of(kind)};
+    Series series{.name = decoding_label(kind), .x = {}, .y = {}};
     for (std::size_t i = 0; i < contexts_.size(); ++i) {
       series.x.push_back(static_cast<double>(contexts_[i]));
       series.y.push_back(value(costs.at(kind)[i]));
@@ -136,9 +137,9 @@ std::vector<std::string> DecodingStudy::findings_of(const DecodingCosts& costs) 
                   growth(DecodingKind::softmax), growth(DecodingKind::recurrent)),
       fmt::format("After {} tokens the tree holds {:.2f} MiB with its window and its far field, "
                   "the caches {:.0f} MiB, and the sums of linear attention {:.2f} MiB.",
-                  longest, mebibytes_of(last(DecodingKind::tree)),
-                  mebibytes_of(last(DecodingKind::softmax)),
-                  mebibytes_of(last(DecodingKind::recurrent))),
+                  longest, decoding_mebibytes(last(DecodingKind::tree)),
+                  decoding_mebibytes(last(DecodingKind::softmax)),
+                  decoding_mebibytes(last(DecodingKind::recurrent))),
   };
 }
 
@@ -156,8 +157,8 @@ StudyResult DecodingStudy::run(const StudyContext& context) const {
                   .holds = ratio >= 50}},
       .tables = {table_of(costs)},
       .figures = {
-          figure_of(costs, "time", "Time of one more token", "microseconds", microseconds_of),
-          figure_of(costs, "memory", "Memory of the state", "MiB", mebibytes_of)}};
+          figure_of(costs, "time", "Time of one more token", "microseconds", decoding_microseconds),
+          figure_of(costs, "memory", "Memory of the state", "MiB", decoding_mebibytes)}};
 }
 
 }  // namespace

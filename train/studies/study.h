@@ -88,6 +88,12 @@ inline void add_study(Registry<Study>& studies, Registry<Study>::Factory make) {
   studies.add(study->name(), study->question(), std::move(make));
 }
 
+/// Adds a study whose default options are a default-constructed `Derived`.
+template <typename Derived>
+void add_study(Registry<Study>& studies) {
+  add_study(studies, [] { return std::make_unique<Derived>(); });
+}
+
 Registry<Study> builtin_studies();
 
 }  // namespace mobius

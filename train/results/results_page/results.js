@@ -36,9 +36,9 @@ function points_of(series, figure) {
 function show_figure(study, figure, place) {
   const few = 30;
   const is_line = figure.mark === "lines";
+  const has_marks = !is_line || figure.series.every((series) => series.x.length <= few);
   const datasets = figure.series.map((series, index) => {
     const data = points_of(series, figure);
-    const has_marks = !is_line || data.length <= few;
     return line_data(series.name, index, data, series.name, { pointRadius: has_marks ? 3 : 0, showLine: is_line });
   });
   const shown = section_for(`${study.experiment}-${figure.name}`, figure.title, `${figure.y.label} against ${figure.x.label}`, place, "h3");
