@@ -7,18 +7,6 @@ namespace mobius {
 
 namespace {
 
-// x_a x_b for a <= b, [..., d (d+1) / 2]; off the diagonal times `twice`.
-Variable pairs(const Variable& x, double twice) {
-  const std::int64_t d = x.size(-1);
-  std::vector<Variable> rows;
-  for (std::int64_t a = 0; a < d; ++a) {
-    const Variable one = slice(x, -1, a, a + 1);
-    rows.push_back(square(one));
-    if (a + 1 < d) rows.push_back(scale(one, twice) * slice(x, -1, a + 1, d));
-  }
-  return concat(rows, -1);
-}
-
 Variable ones_beside(const Variable& x) {
   Shape shape = x.shape();
   shape.back() = 1;
@@ -26,6 +14,17 @@ Variable ones_beside(const Variable& x) {
 }
 
 }  // namespace
+
+Variable pair_products(const Variable& x, double off_diagonal) {
+  const std::int64_t d = x.size(-1);
+  std::vector<Variable> rows;
+  for (std::int64_t a = 0; a < d; ++a) {
+    const Variable one = slice(x, -1, a, a + 1);
+    rows.push_back(square(one));
+    if (a + 1 < d) rows.push_back(scale(one, off_diagonal) * slice(x, -1, a + 1, d));
+  }
+  return concat(rows, -1);
+}
 
 DegreeBasis::DegreeBasis(const ConformalKernel& kernel, std::int64_t degree)
     : kernel_(kernel), degree_(degree) {
@@ -46,7 +45,7 @@ Variable DegreeBasis::query_features(const BallPoints& points) const {
   if (degree_ == 2) {
     const Variable quadrupole = scale(degree_eigenvalue(kernel_, points.radius.r, 2), (d + 2) / 2);
     features[0] = features[0] - quadrupole;
-    features.push_back(pairs(points.qhat, /*twice=*/2) * scale(quadrupole, d));
+    features.push_back(pair_products(points.qhat, /*off_diagonal=*/2) * scale(quadrupole, d));
   }
   return concat(features, -1);
 }
@@ -54,7 +53,7 @@ Variable DegreeBasis::query_features(const BallPoints& points) const {
 Variable DegreeBasis::key_features(const Variable& zeta) const {
   std::vector<Variable> features{ones_beside(zeta)};
   if (degree_ >= 1) features.push_back(zeta);
-  if (degree_ == 2) features.push_back(pairs(zeta, /*twice=*/1));
+  if (degree_ == 2) features.push_back(pair_products(zeta, /*off_diagonal=*/1));
   return concat(features, -1);
 }
 

@@ -5,6 +5,11 @@
 
 namespace mobius {
 
+/// Returns x_a x_b for a <= b, [..., n, d (d + 1) / 2], of x[..., n, d]; off the diagonal times
+/// `off_diagonal`. With factors of 1 for keys and 2 for queries, products of these are squares of
+/// products.
+Variable pair_products(const Variable& x, double off_diagonal);
+
 /// With mu_l the eigenvalue of degree l (nn/attention/degrees.h), the kernel of unit mean is
 ///
 ///   1 + mu_1 d u + mu_2 (d + 2)/2 (d u^2 - 1) + ...

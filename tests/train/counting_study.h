@@ -51,7 +51,7 @@ class CountingStudy final : public Study {
 
 inline Registry<Study> registry_with_counting_study() {
   Registry<Study> studies;
-  add_study(studies, [] { return std::make_unique<CountingStudy>(); });
+  add_study<CountingStudy>(studies);
   return studies;
 }
 

@@ -225,10 +225,12 @@ class Drawing {
                           fmt::format(" transform=\"rotate(-90 18 {:.1f})\"", middle));
   }
 
-  // A line of few points has marks.
-  bool has_marks(const Series& series) const {
+  // Lines of few points have marks.
+  bool has_marks() const {
     constexpr std::size_t few = 30;
-    return figure_.mark == Mark::points || series.x.size() <= few;
+    return figure_.mark == Mark::points ||
+           std::ranges::all_of(figure_.series,
+                               [](const Series& series) { return series.x.size() <= few; });
   }
 
   // Lines break at points that cannot be shown.
@@ -245,7 +247,7 @@ class Drawing {
       const double x = x_.pixel(series.x[i]), y = y_.pixel(series.y[i]);
       path += fmt::format("{}{:.1f},{:.1f}", is_open ? "L" : "M", x, y);
       is_open = true;
-      if (has_marks(series)) marks += mark_at(x, y, index);
+      if (has_marks()) marks += mark_at(x, y, index);
     }
     if (is_line && !path.empty())
       path = fmt::format("<path d=\"{}\" {}/>\n", path, stroke_of(index));
@@ -267,7 +269,7 @@ class Drawing {
       }
       if (figure_.mark == Mark::lines)
         text += fmt::format("<path d=\"M{:.1f},{:.1f}h20\" {}/>\n", x, y - 4, stroke_of(i));
-      if (has_marks(figure_.series[i])) text += mark_at(x + 10, y - 4, i);
+      if (has_marks()) text += mark_at(x + 10, y - 4, i);
       text += text_at(x + sample, y, "start", name);
       x += needed;
     }

@@ -257,8 +257,12 @@ void NormalizerStudy::show_samples(const std::vector<Case>& cases, StudyResult& 
     Series suggested{fmt::format("d = {}, suggested", d), {}, {}};
     for (const Case& c : cases) {
       if (c.d != d || c.kernel != "newton") continue;
-      for (Series* series : {&mean, &exact, &suggested}) series->x.push_back(c.r);
+      // Exact errors go on to 1e100, where a figure shows nothing else.
+      constexpr double largest_shown = 100;
+      mean.x.push_back(c.r);
       mean.y.push_back(c.measured.mean);
+      if (c.true_error > largest_shown) continue;
+      for (Series* series : {&exact, &suggested}) series->x.push_back(c.r);
       exact.y.push_back(c.true_error);
       suggested.y.push_back(c.measured.standard_error);
     }

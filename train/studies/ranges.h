@@ -19,6 +19,8 @@ inline std::vector<double> evenly(double first, double last, std::int64_t n) {
 inline std::vector<double> geometric(double first, double last, std::int64_t n) {
   std::vector<double> values = evenly(std::log(first), std::log(last), n);
   for (double& value : values) value = std::exp(value);
+  values.front() = first;
+  values.back() = last;
   return values;
 }
 

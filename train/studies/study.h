@@ -21,7 +21,7 @@ namespace mobius {
 /// One curve or cloud of a figure; x and y have equal lengths. A value that is not finite is a gap.
 struct Series {
   std::string name;
-  std::vector<double> x, y;
+  std::vector<double> x = {}, y = {};
 };
 
 enum class Axis { linear, logarithmic };
@@ -86,6 +86,12 @@ class Study {
 inline void add_study(Registry<Study>& studies, Registry<Study>::Factory make) {
   const std::unique_ptr<Study> study = make();
   studies.add(study->name(), study->question(), std::move(make));
+}
+
+/// Adds a study whose default options are a default-constructed `Derived`.
+template <typename Derived>
+void add_study(Registry<Study>& studies) {
+  add_study(studies, [] { return std::make_unique<Derived>(); });
 }
 
 Registry<Study> builtin_studies();
