@@ -13,7 +13,7 @@
 #include "nn/attention/w2.h"
 #include "train/results/numbers.h"
 #include "train/studies/builtin.h"
-#include "train/studies/spectrum.h"
+#include "train/studies/spectra/spectrum.h"
 
 namespace mobius {
 

@@ -1,4 +1,4 @@
-#include "train/studies/spectrum.h"
+#include "train/studies/spectra/spectrum.h"
 
 #include <algorithm>
 #include <cmath>

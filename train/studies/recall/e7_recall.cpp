@@ -1,0 +1,246 @@
+// Associative recall with every variant of attention.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "train/optim/finite.h"
+#include "train/results/numbers.h"
+#include "train/studies/builtin.h"
+#include "train/studies/recall/by_distance.h"
+#include "train/studies/small_training.h"
+
+namespace mobius {
+
+namespace {
+
+constexpr double recalled = 0.99;
+constexpr std::int64_t distance_width = 8;
+
+struct RecallVariant {
+  std::string name, attention;  // the section of a configuration
+  /// The numbers that one head keeps to decode the token after n (docs/MATH.md, section 7).
+  std::function<double(double n)> state;
+};
+
+struct RecallRun {
+  RecallVariant variant;
+  SmallTraining training;
+  std::vector<DistanceScore> by_distance;  // on the longer sequences
+  bool has_diverged = false;
+
+  double accuracy() const {
+    return training.tests.empty() ? 0 : training.tests.back().score.accuracy();
+  }
+  double longer_accuracy() const {
+    return accuracy_between(0, std::numeric_limits<std::int64_t>::max());
+  }
+  /// The accuracy at distances from `from` to `to` - 1, on the longer sequences.
+  double accuracy_between(std::int64_t from, std::int64_t to) const {
+    DistanceScore all{from, to};
+    for (const DistanceScore& score : by_distance) {
+      if (score.from < from || score.to > to) continue;
+      all.n_correct += score.n_correct;
+      all.n_scored += score.n_scored;
+    }
+    return all.accuracy();
+  }
+  std::optional<std::int64_t> steps_to_recall() const {
+    for (const auto& [step, score] : training.tests)
+      if (score.accuracy() >= recalled) return step;
+    return {};
+  }
+};
+
+class RecallStudy final : public Study {
+ public:
+  std::int64_t seq_len = 48;
+  std::int64_t longer_seq_len = 96;
+  std::int64_t n_pairs = 8;
+  std::int64_t vocab = 128;
+  std::int64_t d_model = 64;
+  std::int64_t n_heads = 1;
+  std::int64_t max_steps = 600;
+  std::int64_t batch_size = 64;
+  double lr = 5e-3;
+  std::int64_t window = 8;
+  std::int64_t n_landmarks = 16;
+
+  std::string name() const override { return "e7_recall"; }
+  std::string question() const override {
+    return "Which variants of attention learn associative recall, how soon, at what cost, and over "
+           "which distances?";
+  }
+  void describe(Schema& schema) override;
+  StudyResult run(const StudyContext& context) const override;
+
+ private:
+  double head_dim() const { return static_cast<double>(d_model) / static_cast<double>(n_heads); }
+  std::int64_t equal_window() const { return window + n_landmarks / 2; }
+  std::vector<RecallVariant> variants() const;
+  /// A run of a variant on sequences of n tokens.
+  std::string config_text(const RecallVariant& variant, std::int64_t n, std::uint64_t seed) const;
+  RecallRun train(const RecallVariant& variant, std::uint64_t seed, const Batch& longer,
+                  const std::function<void(std::int64_t)>& before_step) const;
+};
+
+void RecallStudy::describe(Schema& schema) {
+  schema.field("seq_len", seq_len, "length of the training sequences").at_least(8).at_most(4096);
+  schema.field("longer_seq_len", longer_seq_len, "length of those that show distances")
+      .at_least(8)
+      .at_most(4096);
+  schema.field("n_pairs", n_pairs, "pairs of a key and a value in a sequence").positive();
+  schema.field("vocab", vocab, "keys, and as many values").at_least(10).at_most(100000);
+  schema.field("d_model", d_model, "width of the model").positive().at_most(4096);
+  schema.field("n_heads", n_heads, "of each of the two layers").positive();
+  schema.field("max_steps", max_steps, "of training").positive().at_most(1000000);
+  schema.field("batch_size", batch_size, "sequences of a step").positive().at_most(65536);
+  schema.field("lr", lr, "peak learning rate").positive();
+  schema.field("window", window, "newest keys of local and hierarchical attention").positive();
+  schema.field("n_landmarks", n_landmarks, "of hierarchical attention").positive();
+}
+
+std::vector<RecallVariant> RecallStudy::variants() const {
+  const double d = head_dim(), w = static_cast<double>(window),
+               m = static_cast<double>(n_landmarks), equal = static_cast<double>(equal_window());
+  const auto all_keys = [d](double n) { return n * 2 * d; };
+  const auto wider_keys = [d](double n) { return n * 3 * d; };
+  const auto newest = [d](double keys) {
+    return [=](double n) { return std::min(n, keys) * 2 * d; };
+  };
+  const auto sums = [d](double features) { return [=](double) { return features * (d + 1); }; };
+  const auto tree = [=](double n) {
+    return std::min(n, w) * 2 * d + m * d * std::ceil(std::log2(std::max(n, 2.0)));
+  };
+  return {
+      {"softmax", "{kind: softmax}", all_keys},
+      {"conformal, analytic", "{kind: conformal, alpha: 4}", all_keys},
+      {"conformal, empirical", "{kind: conformal, normalize: empirical, alpha: 4}", all_keys},
+      {"conformal_hierarchical",
+       fmt::format("{{kind: conformal_hierarchical, alpha: 4, window: {}, n_landmarks: {}, "
+                   "landmark_source: learned}}",
+                   window, n_landmarks),
+       tree},
+      {fmt::format("sparse local, window {}", window),
+       fmt::format("{{kind: sparse, pattern: local, window: {}}}", window), newest(w)},
+      {fmt::format("sparse local, window {}", equal_window()),
+       fmt::format("{{kind: sparse, pattern: local, window: {}}}", equal_window()), newest(equal)},
+      {"sparse strided",
+       fmt::format("{{kind: sparse, pattern: strided, window: {}, stride: {}}}", window, window),
+       all_keys},
+      {"sparse topk", "{kind: sparse, pattern: topk, topk: 8}", all_keys},
+      {"linear", "{kind: linear}", sums(d)},
+      {"performer", "{kind: performer, n_features: 128}", sums(128)},
+      {"w2", "{kind: w2}", wider_keys},
+  };
+}
+
+std::string RecallStudy::config_text(const RecallVariant& variant, std::int64_t n,
+                                     std::uint64_t seed) const {
+  return fmt::format(R"(
+task: {{name: mqar, vocab: {}, seq_len: {}, n_pairs: {}, power_a: 1, filler: random_unused, n_test: 256}}
+model:
+  {{d_model: {}, n_layers: 2, n_heads: {}, mlp: swiglu, norm: rms_norm, positions: rope, bias: false,
+   tied_head: false, init: orthogonal}}
+attention: {}
+optimizer: {{name: adamw, lr: {:e}, betas: [0.9, 0.99], weight_decay: 0.01}}
+schedule: {{kind: cosine, warmup_steps: 50}}
+train: {{max_steps: {}, batch_size: {}, seed: {}, early_stop: {{metric: accuracy, threshold: 0.998}}}}
+eval: {{every: 25}}
+)",
+                     vocab, n, n_pairs, d_model, n_heads, variant.attention, lr, max_steps,
+                     batch_size, seed);
+}
+
+// A diverged training keeps no points.
+RecallRun RecallStudy::train(const RecallVariant& variant, std::uint64_t seed, const Batch& longer,
+                             const std::function<void(std::int64_t)>& before_step) const {
+  const Registries known;
+  const std::unique_ptr<Config> config =
+      config_of(config_text(variant, seq_len, seed), variant.name, known);
+  RecallRun run{.variant = variant, .training = {}, .by_distance = {}};
+  try {
+    run.training = train_in_memory(*config, before_step);
+    run.by_distance = recall_by_distance(*run.training.experiment.model, longer, distance_width);
+    run.training.experiment = {};  // the memory is needed no longer
+  } catch (const TrainingDiverged&) {
+    run.has_diverged = true;
+  }
+  return run;
+}
+
+void show_table(const std::vector<RecallRun>& runs, StudyResult& result) {
+  StudyTable table{.title = "Associative recall by variant",
+                   .columns = {"variant", "accuracy", "steps to 99 %", "time a step / softmax",
+                               "accuracy on longer sequences", "state of a head after 64 tokens",
+                               "after 65 536"}};
+  const double softmax = runs.front().training.seconds_per_step;
+  for (const RecallRun& run : runs) {
+    if (run.has_diverged) {
+      table.rows.push_back({run.variant.name, "diverged", "", "", "", "", ""});
+      continue;
+    }
+    const auto steps = run.steps_to_recall();
+    table.rows.push_back({run.variant.name, run.accuracy(),
+                          steps ? Cell(static_cast<double>(*steps)) : Cell("not reached"),
+                          run.training.seconds_per_step / softmax, run.longer_accuracy(),
+                          run.variant.state(64), run.variant.state(65536)});
+  }
+  result.tables.push_back(std::move(table));
+}
+
+// Accuracy against steps, and against the distance.
+void show_curves(const std::vector<RecallRun>& runs, StudyResult& result) {
+  Figure learning{.name = "learning",
+                  .title = "Accuracy while training",
+                  .x_label = "step",
+                  .y_label = "accuracy on test sequences"};
+  Figure distances{.name = "distances",
+                   .title = "Accuracy by the distance to the key, on longer sequences",
+                   .x_label = "distance (tokens)",
+                   .y_label = "accuracy"};
+  for (const RecallRun& run : runs) {
+    Series curve{run.variant.name}, by_distance{run.variant.name};
+    for (const auto& [step, score] : run.training.tests) {
+      curve.x.push_back(static_cast<double>(step));
+      curve.y.push_back(score.accuracy());
+    }
+    for (const DistanceScore& score : run.by_distance) {
+      by_distance.x.push_back(static_cast<double>(score.from + score.to - 1) / 2);
+      by_distance.y.push_back(score.accuracy());
+    }
+    learning.series.push_back(std::move(curve));
+    distances.series.push_back(std::move(by_distance));
+  }
+  result.figures.push_back(std::move(learning));
+  result.figures.push_back(std::move(distances));
+}
+
+StudyResult RecallStudy::run(const StudyContext& context) const {
+  const Registries known;
+  const std::vector<RecallVariant> all = variants();
+  const Batch longer =
+      config_of(config_text(all.front(), longer_seq_len, context.seed), name(), known)
+          ->task->build(context.seed)
+          ->batch(Split::test, 0, 256);
+  const auto n_steps = static_cast<std::int64_t>(all.size()) * max_steps;
+  std::vector<RecallRun> runs;
+  for (const RecallVariant& variant : all) {
+    const auto first = static_cast<std::int64_t>(runs.size()) * max_steps;
+    runs.push_back(train(variant, context.seed, longer, [&](std::int64_t step) {
+      context.progress(variant.name, first + step, n_steps);
+    }));
+  }
+  StudyResult result;
+  show_table(runs, result);
+  show_curves(runs, result);
+  return result;
+}
+
+}  // namespace
+
+std::unique_ptr<Study> make_e7_recall() { return std::make_unique<RecallStudy>(); }
+
+}  // namespace mobius
