@@ -121,9 +121,9 @@ Variable attention(const AttentionSpec& spec, const AttentionVariables& inputs);
 /// See LinearAttentionInputs.
 Variable linear_attention(const Variable& q, const Variable& k, const Variable& v, bool causal,
                           double eps);
-/// The form that is not normalized: sum_j <q_i, k_j> v_j.
-Variable linear_attention_sums(const Variable& q, const Variable& k, const Variable& v,
-                               bool causal);
+/// The form that is not normalized: initial_i + sum_j <q_i, k_j> v_j.
+Variable linear_attention_sums(const Variable& q, const Variable& k, const Variable& v, bool causal,
+                               std::int64_t lag = 0, const Variable& initial = {});
 
 // ---- cross-entropy
 

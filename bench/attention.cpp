@@ -75,13 +75,13 @@ Kernel conformal(const Arguments& a, ConformalNormalize normalize) {
           .parameters = {alpha}};
 }
 
-// The same near the query, with the layer's defaults beyond: learned landmarks.
-Kernel conformal_hierarchical(const Arguments& a) {
+// The same near the query, with 48 learned landmarks or the kernel's lowest degrees beyond.
+Kernel conformal_hierarchical(const Arguments& a, FarFieldKind kind) {
   const ConformalKernel kernel = conformal_kernel(ConformalWeight::newton, a.head_dim);
   const Variable alpha = per_head(a, 1);
-  const ConformalHierarchicalOptions options;
-  FarFieldOptions far = options.far;
-  far.landmark_source = LandmarkSource::learned;
+  FarFieldOptions far;
+  far.kind = kind;
+  if (kind == FarFieldKind::landmarks) far.landmark_source = LandmarkSource::learned;
   const auto builder = make_far_field_builder(
       far, kernel, a.heads,
       Initializer(/*seed=*/1, /*std=*/1, /*orthogonal=*/false, DType::f32, Device{}));
@@ -91,7 +91,7 @@ Kernel conformal_hierarchical(const Arguments& a) {
   return {.qk_dim = a.head_dim,
           .gflop = 0,
           .attend =
-              [=, window = options.window](const HeadInputs& in) {
+              [=, window = ConformalHierarchicalOptions().window](const HeadInputs& in) {
                 const BallPoints points = embed_in_ball(in.q, in.k, alpha, kernel.s);
                 return attention(hierarchical_call(in, points, *builder->build(points.zeta), kernel,
                                                    ConformalNormalize::analytic, window));
@@ -148,6 +148,10 @@ KernelFactory conformal_by(ConformalNormalize normalize) {
   return [=](const Arguments& a) { return conformal(a, normalize); };
 }
 
+KernelFactory hierarchical_by(FarFieldKind kind) {
+  return [=](const Arguments& a) { return conformal_hierarchical(a, kind); };
+}
+
 KernelFactory sparse_by(SparsePattern pattern) {
   return [=](const Arguments& a) { return sparse(a, pattern); };
 }
@@ -157,7 +161,8 @@ std::map<std::string, KernelFactory> kernels() {
           {"conformal", conformal_by(ConformalNormalize::analytic)},
           {"conformal_none", conformal_by(ConformalNormalize::none)},
           {"conformal_empirical", conformal_by(ConformalNormalize::empirical)},
-          {"conformal_hierarchical", conformal_hierarchical},
+          {"conformal_hierarchical", hierarchical_by(FarFieldKind::landmarks)},
+          {"conformal_degrees", hierarchical_by(FarFieldKind::degrees)},
           {"w2", w2},
           {"w2_overlap", w2_overlap},
           {"linear", linear_kernel},

@@ -36,13 +36,16 @@ struct LinearProblem {
         eps(static_cast<T>(in.eps)),
         q(in.q),
         k(in.k),
-        v(in.v) {}
+        v(in.v) {
+    if (in.initial.defined()) initial = HeadRows<T>(in.initial);
+  }
 
   std::int64_t batch, heads, groups, n_q, n_k, m, dv;
   std::int64_t lead;  // keys that every query sees; then query i sees key lead + i and those before
   bool normalized;
   T eps;
   HeadRows<T> q, k, v;
+  HeadRows<T> initial;  // null data: none
 
   std::int64_t group_of(std::int64_t head) const { return head / (heads / groups); }
   std::int64_t padded_m() const { return round_up(m, attention_lanes<T>); }
@@ -57,6 +60,14 @@ void add_scaled_row(T factor, const T* x, std::int64_t n, T* to) {
   const auto by = hn::Set(d, factor);
   for (std::int64_t j = 0; j < n; j += lanes)
     hn::StoreU(hn::MulAdd(by, hn::LoadU(d, x + j), hn::LoadU(d, to + j)), d, to + j);
+}
+
+/// to = x + y.
+template <class T>
+void add_rows(const T* x, const T* y, std::int64_t n, T* to) {
+  for_vectors<T>(n, [&](auto, auto memory, std::int64_t j) HWY_ATTR {
+    memory.store(hn::Add(memory.load(x + j), memory.load(y + j)), to + j);
+  });
 }
 
 /// One chunk of rows, copied to scratch memory with padding; rows past its end are 0.
@@ -168,7 +179,10 @@ class LinearForward {
         scale_row_by(denominator == 0 ? T{0} : 1 / denominator, p_.padded_dv(), row);
         denominator_[(b * p_.heads + h) * p_.n_q + i + r] = denominator;
       }
-      std::copy_n(row, p_.dv, out_.row(b, h, i + r));
+      if (p_.initial.data)
+        add_rows(row, p_.initial.row(b, h, i + r), p_.dv, out_.row(b, h, i + r));
+      else
+        std::copy_n(row, p_.dv, out_.row(b, h, i + r));
     }
   }
 

@@ -1,6 +1,6 @@
 #include "nn/attention/conformal_hierarchical.h"
 
-#include <algorithm>
+#include <limits>
 
 namespace mobius {
 
@@ -22,18 +22,13 @@ void require_hierarchy(const HeadInputs& in, ConformalNormalize normalize, std::
   if (window < 1) throw Error("conformal_hierarchical: expected a window above 0, got {}", window);
 }
 
-// x[..., n_q, c] without its first queries.
-Variable from_query(const Variable& x, std::int64_t first) {
-  return first == 0 ? x : slice(x, 2, first, x.size(2));
-}
-
-// What turns a kernel of unit mean into weights, for the queries from `first` on; broadcastable to
-// [B, H, n, 1].
-Variable far_factor(const Radius& radius, const Tensor& counts, const ConformalKernel& kernel,
-                    std::int64_t first) {
+// What turns a kernel of unit mean into weights; broadcastable to [B, H, n_q, 1]. A query that sees
+// no key has no weight to divide.
+Variable far_factor(const Radius& radius, const Tensor& counts, const ConformalKernel& kernel) {
   if (!counts.defined()) return exp(log_normalizer(radius, kernel));
-  const Tensor of_far = counts.slice(-1, first, counts.size(-1));
-  return Variable(unary({UnaryOp::reciprocal}, of_far.contiguous()).reshape({of_far.size(-1), 1}));
+  const Tensor at_least_one =
+      unary({UnaryOp::clamp, 1, std::numeric_limits<double>::infinity()}, counts);
+  return Variable(unary({UnaryOp::reciprocal}, at_least_one).reshape({counts.size(-1), 1}));
 }
 
 // Sums of products of features with moments: far_q[B, H, 1, M], moments[B, G, M, d] ->
@@ -106,17 +101,10 @@ HierarchicalCall hierarchical_call(const HeadInputs& in, const BallPoints& point
                         .window = window};
   call.near.spec.mask.window = window;
 
-  const std::int64_t n_q = points.qhat.size(2), n_far_keys = points.zeta.size(2) - window;
-  const std::int64_t first = std::max<std::int64_t>(n_q - n_far_keys, 0);  // query with far keys
-  if (n_far_keys < 1 || first >= n_q) return call;
-  const BallPoints far{
-      .radius = {from_query(points.radius.r, first), from_query(points.radius.one_minus_r, first)},
-      .qhat = from_query(points.qhat, first),
-      .zeta = slice(points.zeta, 2, 0, n_far_keys)};
-  call.far_q = far_field.query_features(far) *
-               far_factor(far.radius, is_analytic ? counts : Tensor(), kernel, first);
-  call.far_k = far_field.key_features(far.zeta);
-  if (in.v.defined()) call.far_v = slice(in.v, 2, 0, n_far_keys);
+  if (points.zeta.size(2) <= window) return call;
+  call.far_q = far_field.query_features(points) *
+               far_factor(points.radius, is_analytic ? counts : Tensor(), kernel);
+  call.far_k = far_field.key_features(points.zeta);
   return call;
 }
 
@@ -133,7 +121,7 @@ Variable attend_at(ConformalTreeCache& cache, std::int64_t position, const BallP
   const Variable near = attention(conformal_call(in, points, count, kernel, normalize));
   if (position < cache.tree().options().window) return near;
   const Variable far_q =
-      cache.far_field().query_features(points) * far_factor(points.radius, count, kernel, 0);
+      cache.far_field().query_features(points) * far_factor(points.radius, count, kernel);
   return near + apply_moments(far_q, cache.tree().moments(position));
 }
 
@@ -161,22 +149,16 @@ Variable read_on(ConformalTreeCache& cache, const BallPoints& points, const Vari
 Variable attention(const HierarchicalCall& call) {
   const Variable near = attention(call.near);
   if (!call.far_q.defined()) return near;
-  const Variable far = linear_attention_sums(call.far_q, call.far_k, call.far_v, /*causal=*/true);
-  const std::int64_t n_q = near.size(2), first = n_q - far.size(2);
-  if (first == 0) return near + far;
-  return concat({slice(near, 2, 0, first), slice(near, 2, first, n_q) + far}, 2);
+  return linear_attention_sums(call.far_q, call.far_k, call.near.inputs.v, /*causal=*/true,
+                               /*lag=*/call.window, /*initial=*/near);
 }
 
 Variable attention_weights(const HierarchicalCall& call) {
   const Variable near = attention_weights(call.near);
   if (!call.far_q.defined()) return near;
-  const Variable far = masked_products(call.far_q, call.far_k, {.causal = true});
-  const auto zeros = [&](std::int64_t n_q, std::int64_t n_k) {
-    return Variable(
-        Tensor::zeros({near.size(0), near.size(1), n_q, n_k}, near.dtype(), near.device()));
-  };
-  const Variable of_queries = concat({far, zeros(far.size(2), call.window)}, 3);
-  return near + concat({zeros(near.size(2) - far.size(2), near.size(3)), of_queries}, 2);
+  const Tensor is_near =
+      materialize_mask(call.near.spec.mask, near.size(2), near.size(3), near.device());
+  return where(is_near, near, masked_products(call.far_q, call.far_k, {.causal = true}));
 }
 
 void ConformalHierarchicalOptions::describe(Schema& schema) {

@@ -11,15 +11,13 @@
 namespace mobius {
 
 /// out = near + far. Query i stands at position p = i + n_k - n_q: near are the keys p - window < j
-/// <= p, far the keys j <= p - window. The far weights are <far_q, far_k>.
+/// <= p, far the keys j <= p - window, whose weights are <far_q, far_k>.
 struct HierarchicalCall {
   AttentionCall near;
   std::int64_t window = 0;
-  // The queries that have far keys are the last ones, n of them. They see of the first keys
-  // causally many. Undefined if there are none.
-  Variable far_q = {};  // [B, H, n, M]
-  Variable far_k = {};  // [B, G, n_k - window, M]
-  Variable far_v = {};  // [B, G, n_k - window, d]; undefined without v
+  // Undefined if no query has far keys.
+  Variable far_q = {};  // [B, H, n_q, M]
+  Variable far_k = {};  // [B, G, n_k, M]
 };
 
 /// `in` has a causal mask, and `points` are its queries and keys in the ball. The normalisation is

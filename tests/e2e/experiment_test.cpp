@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/e2e/browser.h"
 #include "tests/e2e/process.h"
 #include "tests/e2e/run_test.h"
 
@@ -45,7 +46,7 @@ TEST_F(ExperimentTest, RunsByName) {
   EXPECT_THAT(outcome.err, HasSubstr("3/4  counting: number 3  0:00 left\n"));
   EXPECT_THAT(files(), ElementsAre("counting-curve.svg", "counting.html", "counting.json"));
   EXPECT_THAT(read_text(out_ + "/counting.json"),
-              HasSubstr("\"command\": \"mobius experiment counting seed=2 n_parts=4\""));
+              HasSubstr("\"command\": \"mobius experiment counting n_parts=4 seed=2\""));
 }
 
 TEST_F(ExperimentTest, RunsAFile) {
@@ -103,6 +104,23 @@ TEST_F(ExperimentTest, AllWritesAPageAndAnOverview) {
   EXPECT_THAT(files(),
               ElementsAre("README.md", "counting-curve.svg", "counting.json", "index.html"));
   EXPECT_THAT(read_text(out_ + "/README.md"), HasSubstr("![Heights & more](counting-curve.svg)"));
+}
+
+TEST_F(ExperimentTest, EveryFigureIsDrawnInABrowser) {
+  if (browser().empty()) GTEST_SKIP() << "no chromium to open the page in";
+  ASSERT_EQ(run({"counting"}).exit_code, 0);
+  ASSERT_EQ(mobius({"experiment", "e3_kernels", "--out", out_}).exit_code, 0);
+  for (const auto& [page, figures] : std::vector<std::pair<std::string, std::vector<std::string>>>{
+           {"counting", {"curve"}}, {"e3_kernels", {"shapes", "logs", "weights", "widths"}}}) {
+    const ShownPage shown = shown_in_browser(out_ + "/" + page + ".html");
+    EXPECT_THAT(shown.text, AllOf(HasSubstr("data-ready=\"true\""), HasSubstr("data-errors=\"0\"")))
+        << shown.console;
+    EXPECT_THAT(shown.console, Not(HasSubstr("CONSOLE")));
+    for (const std::string& figure : figures) {
+      EXPECT_THAT(shown.text,
+                  HasSubstr("<figure id=\"" + page + "-" + figure + "\" data-drawn=\"true\""));
+    }
+  }
 }
 
 TEST_F(ExperimentTest, AllLeavesAReadmeOfOthersAlone) {

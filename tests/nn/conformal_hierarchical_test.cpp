@@ -242,6 +242,7 @@ ConformalHierarchicalOptions small_options(LandmarkSource source) {
   ConformalHierarchicalOptions options;
   options.window = 3;
   options.alpha = 3;
+  options.far.kind = FarFieldKind::landmarks;
   options.far.n_landmarks = 4;
   options.far.landmark_source = source;
   return options;
@@ -321,6 +322,7 @@ TEST(HierarchicalLayer, CountsQueriesBeyondTheResolutionLimitOfAllTheirKeys) {
 TEST(HierarchicalLayer, RefusesOptionsByName) {
   const auto refused = [](auto change, const std::string& part) {
     ConformalHierarchicalOptions options;
+    options.far.kind = FarFieldKind::landmarks;
     change(options);
     expect_error<ConfigError>([&] { options.build(layer_context(8, 2)); }, part);
   };

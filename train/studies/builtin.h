@@ -16,6 +16,7 @@ std::unique_ptr<Study> make_e4b_blocks();
 std::unique_ptr<Study> make_e5_far_field();
 std::unique_ptr<Study> make_e5b_degrees();
 std::unique_ptr<Study> make_e6_pruning();
+std::unique_ptr<Study> make_e6b_retrieval();
 std::unique_ptr<Study> make_e7_recall();
 std::unique_ptr<Study> make_e8_decoding();
 std::unique_ptr<Study> make_e9_spectrum();

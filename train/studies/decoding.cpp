@@ -5,8 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include "core/allocator.h"
-#include "core/backend.h"
 #include "nn/attention/conformal.h"
 #include "nn/attention/conformal_hierarchical.h"
 #include "nn/attention/linear.h"
@@ -63,6 +61,8 @@ class TreeDecoder final : public OneToken {
   Tensor decode() override {
     return read_on(cache_, points(), token().v, kernel(), decoding_normalize).data();
   }
+  std::size_t bytes() const override { return cache_.tree().bytes(); }
+  std::int64_t period() const override { return cache_.tree().options().block; }
 
  private:
   ConformalTreeCache cache_;
@@ -105,6 +105,7 @@ class CacheDecoder final : public OneToken {
     in.k = Variable(keys_);
     return is_fused_ ? attention(softmax_call(in)).data() : plain_softmax(in).data();
   }
+  std::size_t bytes() const override { return keys_.bytes() + values_.bytes(); }
 
  private:
   static Variable plain_softmax(const HeadInputs& in) {
@@ -128,6 +129,7 @@ class RecurrentDecoder final : public OneToken {
     });
   }
   Tensor decode() override { return read(token()); }
+  std::size_t bytes() const override { return cache_.bytes(); }
 
  private:
   Tensor read(const HeadInputs& in) {
@@ -177,11 +179,10 @@ std::unique_ptr<Decoder> make_decoder(DecodingKind kind, const DecodingSizes& si
 
 std::shared_ptr<const FarField> random_far_field(const DecodingSizes& sizes, std::uint64_t seed,
                                                  DType dtype) {
-  const FarFieldOptions defaults;
   const Variable landmarks(random_normal({1, sizes.n_heads, sizes.n_landmarks, sizes.head_dim}, 0,
                                          1, {seed, stream_id("landmarks")}, dtype));
-  return std::make_shared<LandmarkBasis>(landmarks, decoding_kernel(sizes), defaults.r_far,
-                                         defaults.ridge);
+  return std::make_shared<LandmarkBasis>(landmarks, decoding_kernel(sizes), sizes.r_far,
+                                         FarFieldOptions().ridge);
 }
 
 void for_random_keys(const DecodingSizes& sizes, std::int64_t n, std::uint64_t seed,
@@ -212,9 +213,7 @@ std::vector<double> times_of(const std::function<void()>& call, double seconds, 
 
 DecodingCost cost_of(DecodingKind kind, const DecodingSizes& sizes, std::int64_t n,
                      std::uint64_t seed, double seconds) {
-  const std::size_t before = allocator_for({}).stats().current;
   const std::unique_ptr<Decoder> decoder = make_decoder(kind, sizes, n, seed);
-  const std::size_t after = allocator_for({}).stats().current;
   const std::int64_t period = decoder->period();
   const auto decode_period = [&] {
     for (std::int64_t i = 0; i < period; ++i) decoder->decode();
@@ -224,7 +223,7 @@ DecodingCost cost_of(DecodingKind kind, const DecodingSizes& sizes, std::int64_t
   const auto of_token = [&](double of_period) { return of_period / static_cast<double>(period); };
   return {.microseconds = of_token(median_of(times)),
           .least_microseconds = of_token(times.front()),
-          .bytes = after - before};
+          .bytes = decoder->bytes()};
 }
 
 }  // namespace mobius

@@ -20,6 +20,7 @@ struct DecodingSizes {
   std::int64_t window = 64;    // of the tree, as the three below
   std::int64_t block = 64;
   std::int64_t n_landmarks = 48;
+  double r_far = 0.1;
   std::int64_t history = 0;
 };
 
@@ -43,6 +44,8 @@ class Decoder {
   /// Reads one more token and returns the attention of its query, [1, H, 1, d]. The tree and the
   /// sums grow by the token; a cache of all keys always has it follow the same context.
   virtual Tensor decode() = 0;
+  /// Memory of the state.
+  virtual std::size_t bytes() const = 0;
   /// Tokens after which the costs repeat: the tree does some work once in a block.
   virtual std::int64_t period() const { return 1; }
 };
@@ -51,7 +54,7 @@ class Decoder {
 std::unique_ptr<Decoder> make_decoder(DecodingKind kind, const DecodingSizes& sizes, std::int64_t n,
                                       std::uint64_t seed);
 
-/// Random landmarks, the default far field of a layer of this size.
+/// Random landmarks, a far field of a layer of this size.
 std::shared_ptr<const FarField> random_far_field(const DecodingSizes& sizes, std::uint64_t seed,
                                                  DType dtype = DType::f32);
 

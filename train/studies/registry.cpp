@@ -12,6 +12,7 @@ Registry<Study> builtin_studies() {
   add_study(studies, make_e5_far_field);
   add_study(studies, make_e5b_degrees);
   add_study(studies, make_e6_pruning);
+  add_study(studies, make_e6b_retrieval);
   add_study(studies, make_e7_recall);
   add_study(studies, make_e8_decoding);
   add_study(studies, make_e9_spectrum);

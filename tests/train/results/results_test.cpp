@@ -82,7 +82,7 @@ TEST(ResultsMarkdown, ShowsAllAndHoldsMarkup) {
                           HasSubstr("**Numbers &lt;b>**\n\n| name | value |\n"),
                           HasSubstr("| none | nan |\n"),
                           HasSubstr("\n    build/mobius experiment counting\n"),
-                          HasSubstr("build/mobius experiment counting seed=2 n_parts=5\n")));
+                          HasSubstr("build/mobius experiment counting n_parts=5 seed=2\n")));
 }
 
 TEST(ResultsText, SaysWhatHolds) {

@@ -41,7 +41,7 @@ TEST(StudyRun, SaysHowToRepeatIt) {
   EXPECT_EQ(run_of("experiment: counting").run(kSilent).command, "mobius experiment counting");
   EXPECT_EQ(
       run_of("{experiment: counting, seed: 7, heights: [1.5, 2], n_parts: 3}").run(kSilent).command,
-      "mobius experiment counting seed=7 'heights=[1.5, 2.0]'");
+      "mobius experiment counting 'heights=[1.5, 2.0]' seed=7");
 }
 
 TEST(StudyRun, HasAllOptions) {

@@ -90,7 +90,7 @@ TEST(Svg, ALogarithmicAxisHasEqualDecades) {
             6);
   EXPECT_NEAR(x1 - x0, x2 - x1, 0.11);
   EXPECT_NEAR(y1 - y0, y2 - y1, 0.11);
-  EXPECT_THAT(svg, AllOf(HasSubstr(">10</text>"), HasSubstr(">100</text>"), HasSubstr(">1e-4<")));
+  EXPECT_THAT(svg, AllOf(HasSubstr(">10</text>"), HasSubstr(">100</text>"), HasSubstr(">0.0001<")));
 }
 
 TEST(Svg, ALogarithmicAxisLeavesOutWhatItCannotShow) {

@@ -11,10 +11,10 @@ function cell_text(cell) {
   return typeof cell === "number" ? short_number(cell) : cell;
 }
 
-function show_table(title, columns, rows, place) {
+function show_table(title, columns, rows, place, holder_class = "wide") {
   if (title !== null) element("h3", title, place);
   const holder = element("div", null, place);
-  holder.className = "wide";
+  holder.className = holder_class;
   const table = element("table", null, holder);
   const head = element("tr", null, element("thead", null, table));
   columns.forEach((column) => element("th", column, head));
@@ -33,6 +33,17 @@ function points_of(series, figure) {
     .filter((point) => fits(point.x, figure.x.axis));
 }
 
+// An axis with short numbers; a logarithmic one of several decades names the decades alone.
+function numbered_axis(label, scale) {
+  const named = scale === "linear" ? short_number : (value, index, ticks) => {
+    const lead = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
+    const is_wide = ticks[ticks.length - 1].value / ticks[0].value >= 100;
+    const is_named = [1, ...(is_wide ? [] : [2, 5])].some((digit) => Math.abs(lead - digit) < 1e-6);
+    return is_named ? short_number(value) : "";
+  };
+  return { ...axis(label, scale), ticks: { callback: (value, index, ticks) => named(value, index, ticks) } };
+}
+
 function show_figure(study, figure, place) {
   const few = 30;
   const is_line = figure.mark === "lines";
@@ -46,7 +57,7 @@ function show_figure(study, figure, place) {
     element("p", "There is no point that the axes can show.", shown);
     return;
   }
-  const options = options_for({ ...axis(figure.x.label, figure.x.axis), grace: 0 }, axis(figure.y.label, figure.y.axis));
+  const options = options_for({ ...numbered_axis(figure.x.label, figure.x.axis), grace: 0 }, numbered_axis(figure.y.label, figure.y.axis));
   draw(shown, "plot", { data: { datasets }, options });
 }
 
@@ -58,7 +69,7 @@ function show_study(study) {
   study.findings.forEach((finding) => element("li", finding, findings));
   if (study.claims.length > 0) {
     const rows = study.claims.map((claim) => [claim.statement, claim.measured, claim.holds ? "yes" : "no"]);
-    show_table(null, ["claimed", "measured", "holds"], rows, section);
+    show_table(null, ["claimed", "measured", "holds"], rows, section, "sentences");
   }
   study.figures.forEach((figure) => show_figure(study, figure, section));
   study.tables.forEach((table) => show_table(table.title, table.columns, table.rows, section));

@@ -27,10 +27,19 @@ struct Sharpness {
 };
 
 // The features that keep all degrees up to this one.
-std::int64_t features_up_to(std::int64_t d, std::int64_t degree) {
+double features_up_to(std::int64_t d, std::int64_t degree) {
   double total = 0;
   for (std::int64_t l = 0; l <= degree; ++l) total += harmonics_of_degree(d, l);
-  return static_cast<std::int64_t>(total);
+  return total;
+}
+
+// What they leave of the kernel.
+double error_after(const Sharpness& of, std::int64_t degree) {
+  constexpr std::int64_t all = 1000;
+  const std::vector<double> shares = degree_shares(of.kernel(), of.radius(), all);
+  double lost = 0;
+  for (std::int64_t l = all - 1; l > degree; --l) lost += shares[static_cast<std::size_t>(l)];
+  return std::sqrt(lost);
 }
 
 // The mean degree of the kernel's energy.
@@ -126,15 +135,14 @@ void DegreesStudy::show_table(StudyResult& result) const {
 std::string DegreesStudy::finding(double beta) const {
   const Sharpness of{d_, beta};
   std::int64_t degree = 0;
-  while (degree < 40 && of.least_error(features_up_to(d_, degree)) > target_) ++degree;
+  while (error_after(of, degree) > target_) ++degree;
   return fmt::format(
       "For {}, a query at radius {:.4f}, the mean and the dipole ({} features) leave an error of "
       "at "
       "least {:.3g} on uniform keys, and no 48 features leave less than {:.3g}; an error of {} "
       "takes the degrees up to {}, which are {:.3g} features.",
-      of.name(), of.radius(), features_up_to(d_, 1), of.least_error(features_up_to(d_, 1)),
-      of.least_error(48), short_number(target_), degree,
-      static_cast<double>(features_up_to(d_, degree)));
+      of.name(), of.radius(), features_up_to(d_, 1), error_after(of, 1), of.least_error(48),
+      short_number(target_), degree, features_up_to(d_, degree));
 }
 
 // The energy of degree l is about (r^2 d)^l / l! of that of degree 0.

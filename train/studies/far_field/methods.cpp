@@ -244,6 +244,20 @@ double least_weights_error(const HeadSample& sample, const ConformalKernel& kern
   return std::sqrt(lost) / norm_of(weights);
 }
 
+// Queries count by the mean square of their weights, 1 / share of degree 0, as they do in the error
+// without a far field.
+double least_fixed_error(const HeadSample& sample, const ConformalKernel& kernel,
+                         double window_error, std::int64_t n_features) {
+  double lost = 0, total = 0;
+  for (const double r : points_of(sample, kernel).radius.r.data().to_vector<double>()) {
+    const double energy = 1 / degree_shares(kernel, r, 1)[0];
+    const double error = least_error(kernel, r, n_features);
+    lost += energy * error * error;
+    total += energy;
+  }
+  return window_error * std::sqrt(lost / total);
+}
+
 double cost_of(const FarField& far_field, bool has_landmarks, std::int64_t d, std::int64_t window) {
   constexpr double chunk = 64;  // queries and keys that the kernels take at a time
   const auto dim = static_cast<double>(d), m = static_cast<double>(far_field.n_features());

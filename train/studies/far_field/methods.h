@@ -52,6 +52,11 @@ FarError error_of_window(const HeadSample& sample, const ConformalKernel& kernel
 double least_weights_error(const HeadSample& sample, const ConformalKernel& kernel,
                            std::int64_t window, std::int64_t n_features);
 
+/// Returns the least `weights` error that any M features can have that are fixed before the keys
+/// are drawn uniformly from the sphere (least_error()), given what is lost without a far field.
+double least_fixed_error(const HeadSample& sample, const ConformalKernel& kernel,
+                         double window_error, std::int64_t n_features);
+
 /// Operations of one query, forward, with M features, relative to the exact window alone:
 /// products, sums and the solve of landmarks.
 double cost_of(const FarField& far_field, bool has_landmarks, std::int64_t d, std::int64_t window);
