@@ -151,15 +151,16 @@ NamedWeights SpectrumStudy::hierarchical(std::uint64_t seed, double alpha) const
   const ConformalKernel kernel = conformal_kernel(ConformalWeight::newton, d);
   const FarFieldOptions far{.n_landmarks = n_landmarks};
   const Variable landmarks(normal({1, 1, n_landmarks, d}, seed, "e9 landmarks"));
-  return {fmt::format("conformal_hierarchical, alpha {}", short_number(alpha)),
-          [=, w = window](const HeadInputs& in) {
-            const BallPoints points = embed_in_ball(in.q, in.k, scalar(alpha), kernel.s);
-            const LandmarkBasis basis(landmarks, kernel, far.r_far, far.ridge);
-            return attention_weights(hierarchical_call(in, points, basis, kernel,
-                                                       ConformalNormalize::analytic, w))
-                .data();
-          },
-          /*is_causal_only=*/true};
+  return {
+      fmt::format("conformal_hierarchical, alpha {}", short_number(alpha)),
+      [=, w = window](const HeadInputs& in) {
+        const BallPoints points = embed_in_ball(in.q, in.k, scalar(alpha), kernel.s);
+        const LandmarkBasis basis(landmarks, kernel, far.landmark_radius(kernel, alpha), far.ridge);
+        return attention_weights(
+                   hierarchical_call(in, points, basis, kernel, ConformalNormalize::analytic, w))
+            .data();
+      },
+      /*is_causal_only=*/true};
 }
 
 // A variant by the call that it makes of q and k.
