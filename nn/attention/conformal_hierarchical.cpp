@@ -77,7 +77,8 @@ class ConformalHierarchical final : public ConformalLayer {
  private:
   HierarchicalCall call(const HeadInputs& in) const {
     const BallPoints points = embed(in);
-    return hierarchical_call(in, points, *far_->build(points.zeta), kernel(), normalize(), window_);
+    const Variable all = in.all_keys.defined() ? polar(in.all_keys).direction : points.zeta;
+    return hierarchical_call(in, points, *far_->build(all), kernel(), normalize(), window_);
   }
 
   BallPoints embed(const HeadInputs& in) const {

@@ -20,7 +20,7 @@ struct DecodingSizes {
   std::int64_t window = 64;    // of the tree, as the three below
   std::int64_t block = 64;
   std::int64_t n_landmarks = 48;
-  double r_far = 0.1;
+  double r_far = 0.03;
   std::int64_t history = 0;
 };
 
