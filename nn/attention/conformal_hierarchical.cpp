@@ -54,8 +54,8 @@ class ConformalHierarchical final : public ConformalLayer {
       : ConformalLayer(context, options),
         window_(options.window),
         looks_ahead_(options.far.landmark_source == LandmarkSource::keys),
-        far_(register_module("far", make_far_field_builder(options.far, kernel(), n_kv_heads(),
-                                                           context.init.at("far")))) {
+        far_(register_module("far", make_far_field_builder(options.far, kernel(), options.alpha,
+                                                           n_kv_heads(), context.init.at("far")))) {
     refuse_weight_dropout(context);
   }
 

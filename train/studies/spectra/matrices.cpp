@@ -57,9 +57,11 @@ std::vector<NamedWeights> hierarchical_variants(const SpectrumSettings& settings
     }));
   }
   all.push_back(hierarchical(fmt::format("{} landmarks", settings.n_landmarks), settings,
-                             settings.alphas.front(), [landmarks](const ConformalKernel& kernel) {
+                             settings.alphas.front(), [&](const ConformalKernel& kernel) {
                                const FarFieldOptions far;
-                               return LandmarkBasis(landmarks, kernel, far.r_far, far.ridge);
+                               return LandmarkBasis(
+                                   landmarks, kernel,
+                                   far.landmark_radius(kernel, settings.alphas.front()), far.ridge);
                              }));
   return all;
 }
