@@ -320,8 +320,8 @@ TEST(HierarchicalLayer, TellsTheWeightsThatItAppliesWithKeysAsLandmarks) {
   const Tensor value_rows =
       parameter_of(*layer, "qkv.weight").data().slice(0, 2 * width, 3 * width);
   const Tensor values = matmul(x, value_rows.transpose(0, 1)).reshape({n, 2, width / 2});
-  const Tensor heads = matmul(sink.layers().at(0).weights, values.transpose(0, 1));
-  EXPECT_LT(distance(heads.transpose(0, 1).contiguous().reshape({1, n, width}), out), 1e-12);
+  const Tensor applied = matmul(sink.layers().at(0).weights, values.transpose(0, 1));
+  EXPECT_LT(distance(applied.transpose(0, 1).contiguous().reshape({1, n, width}), out), 1e-12);
 }
 
 TEST(HierarchicalLayer, CountsQueriesBeyondTheResolutionLimitOfAllTheirKeys) {
