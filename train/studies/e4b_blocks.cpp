@@ -45,11 +45,11 @@ class BlocksStudy final : public Study {
   void describe(Schema& schema) override {
     schema.field("log2_keys", log2_keys_, "log2 of the number of keys").at_least(10).at_most(20);
     schema.field("n_queries", n_queries_, "queries that the errors are averaged over").positive();
-    schema.field("radii", radii_, "of the queries, and of the features").above(0).at_most(0.5);
+    schema.field("radii", radii_, "of the queries").above(0).at_most(0.5);
     schema.field("n_clusters", n_clusters_, "clusters of the clustered keys").positive();
     schema.field("spread", spread_, "|noise| / |centre| of a clustered key").positive();
     schema.field("head_dim", sizes_.head_dim, "width of keys and values").at_least(3);
-    schema.field("n_landmarks", sizes_.n_landmarks, "features of a key").positive();
+    schema.field("degree", sizes_.degree, "of the features of keys").at_least(0).at_most(2);
     schema.field("window", sizes_.window, "newest keys, which are in no node").positive();
     schema.field("leaves", leaves_, "keys of a leaf, each of which is tried")
         .positive()
@@ -70,8 +70,7 @@ class BlocksStudy final : public Study {
   std::int64_t n_keys() const { return std::int64_t{1} << log2_keys_; }
   std::vector<KeySample> samples(std::uint64_t seed) const;
   Series error_by_node(const KeySample& keys, double radius, std::uint64_t seed) const;
-  Series rounding(const KeySample& keys, std::int64_t block, std::string name,
-                  std::uint64_t seed) const;
+  Series rounding(const KeySample& keys, std::int64_t block, std::string name) const;
   LeafRow leaf_row(std::int64_t block, std::uint64_t seed) const;
 };
 
@@ -99,8 +98,6 @@ std::vector<KeySample> BlocksStudy::samples(std::uint64_t seed) const {
 // exact sum, in the root mean square of all queries and nodes of one size.
 Series BlocksStudy::error_by_node(const KeySample& keys, double radius, std::uint64_t seed) const {
   const std::int64_t n = n_keys(), d = sizes_.head_dim;
-  DecodingSizes sizes = sizes_;
-  sizes.r_far = radius;
   const Shape per_query{1, 1, n_queries_, 1};
   const BallPoints points{
       .radius = {.r = Variable(Tensor::full(per_query, radius, DType::f64)),
@@ -114,7 +111,7 @@ Series BlocksStudy::error_by_node(const KeySample& keys, double radius, std::uin
       conformal_call({}, points, Tensor::ones({1}, DType::f64),
                      conformal_kernel(ConformalWeight::newton, d), ConformalNormalize::analytic);
   const Tensor exact = attention_weights(call).data();  // [1, 1, n_q, n]
-  const auto far_field = random_far_field(sizes, seed, DType::f64);
+  const auto far_field = far_field_of(sizes_);
   const Tensor approached = matmul(far_field->query_features(points).data(),
                                    far_field->key_features(points.zeta).data().transpose(-1, -2));
   const Tensor missed = sub(approached, exact);
@@ -133,9 +130,8 @@ Series BlocksStudy::error_by_node(const KeySample& keys, double radius, std::uin
 }
 
 // The rounding error of moments that are summed in f32 while keys are read one by one.
-Series BlocksStudy::rounding(const KeySample& keys, std::int64_t block, std::string name,
-                             std::uint64_t seed) const {
-  const auto far_field = random_far_field(sizes_, seed, DType::f64);
+Series BlocksStudy::rounding(const KeySample& keys, std::int64_t block, std::string name) const {
+  const auto far_field = far_field_of(sizes_);
   const Tensor features = far_field->key_features(Variable(keys.zeta)).data().to(DType::f32);
   const Tensor v = keys.v.to(DType::f32);
   // The tree is given features for keys, so that nothing but its sums is rounded.
@@ -159,7 +155,7 @@ Series BlocksStudy::rounding(const KeySample& keys, std::int64_t block, std::str
 
 // What a leaf of `block` keys costs in f32.
 LeafRow BlocksStudy::leaf_row(std::int64_t block, std::uint64_t seed) const {
-  const auto far_field = random_far_field(sizes_, seed, DType::f32);
+  const auto far_field = far_field_of(sizes_);
   const auto tree_with = [&](std::int64_t history) {
     return ConformalKVTree(key_features_of(far_field),
                            {.window = sizes_.window, .block = block, .history = history});
@@ -188,8 +184,9 @@ LeafRow BlocksStudy::leaf_row(std::int64_t block, std::uint64_t seed) const {
         all.moments(static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(n_keys()))));
       },
       0.2, 50));
-  row.nodes_per_key = static_cast<double>(all.n_nodes() * sizes_.n_landmarks * sizes_.head_dim) /
-                      static_cast<double>(n_keys());
+  row.nodes_per_key =
+      static_cast<double>(all.n_nodes() * far_field->n_features() * sizes_.head_dim) /
+      static_cast<double>(n_keys());
   return row;
 }
 
@@ -272,8 +269,7 @@ StudyResult BlocksStudy::run(const StudyContext& context) const {
   for (const bool is_tree : {true, false}) {
     const char* name = is_tree ? "tree" : "running sum";
     context.progress(fmt::format("rounding of the {}", name), part++, n_parts);
-    rounded.series.push_back(
-        rounding(shifted, is_tree ? sizes_.block : 2 * n_keys(), name, context.seed));
+    rounded.series.push_back(rounding(shifted, is_tree ? sizes_.block : 2 * n_keys(), name));
   }
   const Series &tree = rounded.series[0], &running = rounded.series[1];
   result.findings.push_back(fmt::format(
