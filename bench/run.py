@@ -37,8 +37,8 @@ LM_SIZES = {"vocab": 256, "d-model": 384, "layers": 6, "heads": 6, "seq-len": 25
 LM_PEERS = [(), ("--compile",), ("--attention", "explicit", "--compile")]
 PRECISIONS = ("f32", "bf16")
 ATTENTION_SIZES = {"batch": 4, "heads": 8, "head-dim": 64}
-KERNELS = ("softmax", "conformal", "conformal_none", "conformal_empirical", "w2", "w2_overlap", "linear", "performer",
-           "sparse_local", "sparse_strided", "sparse_topk")
+KERNELS = ("softmax", "conformal", "conformal_none", "conformal_empirical", "conformal_hierarchical", "conformal_degrees",
+           "w2", "w2_overlap", "linear", "performer", "sparse_local", "sparse_strided", "sparse_topk")
 EXPLICIT = ("conformal", "w2", "linear")  # the kernels that have a peer in explicit PyTorch, eager and compiled
 
 DECODING_KINDS = ("tree", "conformal", "conformal_fused", "softmax", "softmax_fused", "recurrent")
