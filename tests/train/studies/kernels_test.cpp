@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -91,10 +92,10 @@ TEST(Normalizer, KnowsTheVarianceOfAWeight) {
     term *= (6.0 + k) * (3.0 + k) / (4.0 + k) / (k + 1) * 0.04;
     sum += term;
   }
-  for (const Series& series : report.result.figures.at(1).series) {
-    if (series.name == "d = 8, exact")
-      EXPECT_NEAR(series.y.at(0), std::sqrt((sum - 1) / 1000), 1e-9);
-  }
+  const std::vector<Series>& curves = report.result.figures.at(1).series;
+  const auto exact = std::ranges::find(curves, "d = 8, exact", &Series::name);
+  ASSERT_NE(exact, curves.end());
+  EXPECT_NEAR(exact->y.at(0), std::sqrt((sum - 1) / 1000), 1e-9);
 }
 
 TEST(Stability, FindsWhereNaiveSoftmaxOverflows) {
