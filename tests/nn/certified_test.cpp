@@ -422,12 +422,12 @@ TEST(Certified, EveryPrefixOfALargeTree) {
 TEST(Certified, EqualsAttentionOfTheLayers) {
   const Points points = clustered(300, 16, 6, 0.3);
   const std::int64_t n = 300, d = 16;
-  const Variable k(tensor(points.keys, {1, 1, n, d}, DType::f64)),
-      v(tensor(points.values, {1, 1, n, 8}, DType::f64)), q(testing::normal({1, 1, 1, d}, 3, 2)),
-      alpha(Tensor::full({1, 1, 1}, 9, DType::f64));
+  const Variable k(placed::from(points.keys, {1, 1, n, d})),
+      v(placed::from(points.values, {1, 1, n, 8})), q(testing::normal({1, 1, 1, d}, 3, 2)),
+      alpha(placed::full({1, 1, 1}, 9, DType::f64));
   const ConformalKernel kernel = conformal_kernel(ConformalWeight::poisson, d);
   const BallPoints in_ball = embed_in_ball(q, k, alpha, kernel.s);
-  const CertifiedAttention attention = attention_of(points, DType::f64);
+  const CertifiedAttention attention(k.data().reshape({n, d}), v.data().reshape({n, 8}));
   for (const ConformalNormalize normalize :
        {ConformalNormalize::none, ConformalNormalize::analytic, ConformalNormalize::empirical}) {
     const CertifiedQuery query{
@@ -438,7 +438,7 @@ TEST(Certified, EqualsAttentionOfTheLayers) {
         mobius::attention(conformal_call({.q = q, .k = k, .v = v}, alpha, kernel, normalize))
             .data();
     const CertifiedOutput got = attention.evaluate(query);
-    EXPECT_LT(testing::distance(Tensor::from(got.out, {8}), want.reshape({8})), 1e-11);
+    EXPECT_LT(testing::distance(placed::from(got.out, {8}), want.reshape({8})), 1e-11);
     EXPECT_EQ(got.log_scale, 0);
   }
 }
