@@ -61,12 +61,14 @@ class RecallStudy final : public Study {
   std::int64_t n_pairs = 8;
   std::int64_t vocab = 128;
   std::int64_t d_model = 64;
-  std::int64_t n_heads = 1;
+  std::int64_t n_heads = 4;
   std::int64_t max_steps = 600;
   std::int64_t batch_size = 64;
   double lr = 5e-3;
+  double alpha = 4;
   std::int64_t window = 8;
   std::int64_t n_landmarks = 16;
+  std::vector<std::string> asked_variants = {};
 
   std::string name() const override { return "e7_recall"; }
   std::string question() const override {
@@ -78,7 +80,9 @@ class RecallStudy final : public Study {
 
  private:
   double head_dim() const { return static_cast<double>(d_model) / static_cast<double>(n_heads); }
-  std::int64_t equal_window() const { return window + n_landmarks / 2; }
+  // The window whose keys and values take as much memory as the window and one node of the tree.
+  std::int64_t equal_window() const { return window + (1 + d_model / n_heads) / 2; }
+  std::vector<RecallVariant> known_variants() const;
   std::vector<RecallVariant> variants() const;
   /// A run of a variant on sequences of n tokens.
   std::string config_text(const RecallVariant& variant, std::int64_t n, std::uint64_t seed) const;
@@ -98,43 +102,71 @@ void RecallStudy::describe(Schema& schema) {
   schema.field("max_steps", max_steps, "of training").positive().at_most(1000000);
   schema.field("batch_size", batch_size, "sequences of a step").positive().at_most(65536);
   schema.field("lr", lr, "peak learning rate").positive();
+  schema.field("alpha", alpha, "initial inverse temperature of conformal attention")
+      .positive()
+      .at_most(1e6);
   schema.field("window", window, "newest keys of local and hierarchical attention").positive();
   schema.field("n_landmarks", n_landmarks, "of hierarchical attention").positive();
+  schema.field("variants", asked_variants, "names, as in the results; empty: all");
+  schema.check("variants", [this] { variants(); });
 }
 
-std::vector<RecallVariant> RecallStudy::variants() const {
-  const double d = head_dim(), w = static_cast<double>(window),
-               m = static_cast<double>(n_landmarks), equal = static_cast<double>(equal_window());
+std::vector<RecallVariant> RecallStudy::known_variants() const {
+  const double d = head_dim(), w = static_cast<double>(window);
   const auto all_keys = [d](double n) { return n * 2 * d; };
   const auto wider_keys = [d](double n) { return n * 3 * d; };
   const auto newest = [d](double keys) {
     return [=](double n) { return std::min(n, keys) * 2 * d; };
   };
   const auto sums = [d](double features) { return [=](double) { return features * (d + 1); }; };
-  const auto tree = [=](double n) {
-    return std::min(n, w) * 2 * d + m * d * std::ceil(std::log2(std::max(n, 2.0)));
+  const auto tree = [=](double features) {
+    return [=](double n) {
+      return std::min(n, w) * 2 * d + features * d * std::ceil(std::log2(std::max(n, 2.0)));
+    };
+  };
+  const auto hierarchical = [this](const std::string& far_field) {
+    return fmt::format("{{kind: conformal_hierarchical, alpha: {}, window: {}, {}}}", alpha, window,
+                       far_field);
+  };
+  const auto local = [](std::int64_t keys) {
+    return fmt::format("{{kind: sparse, pattern: local, window: {}}}", keys);
   };
   return {
       {"softmax", "{kind: softmax}", all_keys},
-      {"conformal, analytic", "{kind: conformal, alpha: 4}", all_keys},
-      {"conformal, empirical", "{kind: conformal, normalize: empirical, alpha: 4}", all_keys},
-      {"conformal_hierarchical",
-       fmt::format("{{kind: conformal_hierarchical, alpha: 4, window: {}, n_landmarks: {}, "
-                   "landmark_source: learned}}",
-                   window, n_landmarks),
-       tree},
-      {fmt::format("sparse local, window {}", window),
-       fmt::format("{{kind: sparse, pattern: local, window: {}}}", window), newest(w)},
-      {fmt::format("sparse local, window {}", equal_window()),
-       fmt::format("{{kind: sparse, pattern: local, window: {}}}", equal_window()), newest(equal)},
-      {"sparse strided",
+      {"conformal_analytic", fmt::format("{{kind: conformal, alpha: {}}}", alpha), all_keys},
+      {"conformal_empirical",
+       fmt::format("{{kind: conformal, normalize: empirical, alpha: {}}}", alpha), all_keys},
+      {"hierarchical_degree_1", hierarchical("far_degree: 1"), tree(1 + d)},
+      {"hierarchical_degree_2", hierarchical("far_degree: 2"), tree((d + 1) * (d + 2) / 2 - 1)},
+      {"hierarchical_landmarks",
+       hierarchical(fmt::format("far_field: landmarks, landmark_source: learned, n_landmarks: {}",
+                                n_landmarks)),
+       tree(static_cast<double>(n_landmarks))},
+      {"sparse_local", local(window), newest(w)},
+      {"sparse_local_wider", local(equal_window()), newest(static_cast<double>(equal_window()))},
+      {"sparse_strided",
        fmt::format("{{kind: sparse, pattern: strided, window: {}, stride: {}}}", window, window),
        all_keys},
-      {"sparse topk", "{kind: sparse, pattern: topk, topk: 8}", all_keys},
+      {"sparse_topk", "{kind: sparse, pattern: topk, topk: 8}", all_keys},
       {"linear", "{kind: linear}", sums(d)},
       {"performer", "{kind: performer, n_features: 128}", sums(128)},
       {"w2", "{kind: w2}", wider_keys},
   };
+}
+
+// The asked ones, in the order of the known.
+std::vector<RecallVariant> RecallStudy::variants() const {
+  std::vector<RecallVariant> all = known_variants();
+  for (const std::string& asked : asked_variants)
+    if (std::none_of(all.begin(), all.end(),
+                     [&](const auto& known) { return known.name == asked; }))
+      throw ConfigError("unknown variant '{}'", asked);
+  if (!asked_variants.empty())
+    std::erase_if(all, [&](const RecallVariant& variant) {
+      return std::find(asked_variants.begin(), asked_variants.end(), variant.name) ==
+             asked_variants.end();
+    });
+  return all;
 }
 
 std::string RecallStudy::config_text(const RecallVariant& variant, std::int64_t n,
