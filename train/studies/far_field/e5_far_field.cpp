@@ -9,7 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "nn/attention/degree_basis.h"
+#include "nn/attention/conformal/degree_basis.h"
+#include "nn/attention/conformal/landmark_basis.h"
 #include "train/results/numbers.h"
 #include "train/studies/builtin.h"
 #include "train/studies/far_field/methods.h"
