@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "nn/attention/conformal_hierarchical.h"
+#include "nn/attention/conformal/conformal_hierarchical.h"
 #include "nn/attention/sparse.h"
 #include "nn/language_model.h"
 #include "tests/nn/nn_testing.h"

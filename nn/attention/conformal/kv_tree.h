@@ -22,7 +22,7 @@
 
 #include "autograd/variable.h"
 #include "nn/attention/cache.h"
-#include "nn/attention/far_field.h"
+#include "nn/attention/conformal/far_field.h"
 
 namespace mobius {
 
