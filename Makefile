@@ -20,6 +20,7 @@ demo: deps ## train softmax and conformal attention on associative recall and co
 
 experiments: deps ## run all experiments and write docs/experiments/
 	@scripts/build.sh $(preset) $(jobs) mobius
+	test -s runs/bible.txt || scripts/bible_text.sh
 	build/mobius experiment --all --out docs/experiments
 
 test: build ## run all tests

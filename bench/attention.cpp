@@ -28,6 +28,7 @@ struct Arguments {
   std::string kernel = "softmax";
   std::int64_t batch = 4, heads = 8, head_dim = 64, seq_len = 1024;
   double warm_s = 1, time_s = 2;
+  std::size_t calls = 3;
 };
 
 // A kind of attention with its inputs and sizes.
@@ -183,7 +184,8 @@ Arguments parse(int argc, char** argv) {
   app.add_option("--head-dim", a.head_dim);
   app.add_option("--seq-len", a.seq_len);
   app.add_option("--warm-s", a.warm_s, "warm up for at least this long, and two calls");
-  app.add_option("--time-s", a.time_s, "time calls for at least this long, and three of them");
+  app.add_option("--time-s", a.time_s, "time calls for at least this long");
+  app.add_option("--calls", a.calls, "and at least so many; if 1, warm up by time alone");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -206,8 +208,8 @@ std::vector<double> time_attention(const Arguments& a, const Kernel& kernel) {
     for (Variable& leaf : leaves) leaf.zero_grad();
     backward(kernel.attend({.q = q, .k = k, .v = v, .mask = causal}), grad);
   };
-  time_calls(call, a.warm_s, 2);
-  return time_calls(call, a.time_s, 3);
+  time_calls(call, a.warm_s, a.calls > 1 ? 2 : 0);
+  return time_calls(call, a.time_s, a.calls);
 }
 
 }  // namespace

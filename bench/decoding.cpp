@@ -42,7 +42,7 @@ Arguments parse(int argc, char** argv) {
   app.add_option("--context", a.context, "tokens before");
   app.add_option("--window", a.sizes.window, "newest keys, which the tree reads exactly");
   app.add_option("--block", a.sizes.block, "keys of a leaf of the tree");
-  app.add_option("--landmarks", a.sizes.n_landmarks, "features of a key in the tree");
+  app.add_option("--degree", a.sizes.degree, "of the features of keys in the tree, 0 to 2");
   app.add_option("--time-s", a.time_s, "time for at least this long");
   try {
     app.parse(argc, argv);

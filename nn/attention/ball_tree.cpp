@@ -265,12 +265,15 @@ ValueSum BallTree<T>::sum_of(const Node& node, std::int64_t n_keys,
                              std::vector<double>& room) const {
   const std::int64_t n_stored =
       n_keys == node.n_keys ? (n_keys + sum_stride - 1) / sum_stride : n_keys / sum_stride;
-  const std::int64_t last = node.first_sum + n_stored - 1;
-  const double* const stored = sums_.data() + last * d_v_;
   const std::int64_t n_summed = std::min(n_stored * sum_stride, node.n_keys);
-  double lengths = n_stored == 0 ? 0 : sum_lengths_[static_cast<std::size_t>(last)];
-  if (n_summed == n_keys) return {stored, lengths, n_keys};
-
+  const double* stored = nullptr;
+  double lengths = 0;
+  if (n_stored > 0) {
+    const std::int64_t last = node.first_sum + n_stored - 1;
+    stored = sums_.data() + last * d_v_;
+    lengths = sum_lengths_[static_cast<std::size_t>(last)];
+    if (n_summed == n_keys) return {stored, lengths, n_keys};
+  }
   room.assign(static_cast<std::size_t>(d_v_), 0);
   if (n_stored > 0) std::copy_n(stored, d_v_, room.begin());
   add_values(keys_of(node).subspan(static_cast<std::size_t>(n_summed),

@@ -54,8 +54,8 @@ class ConformalHierarchical final : public ConformalLayer {
       : ConformalLayer(context, options),
         window_(options.window),
         looks_ahead_(options.far.landmark_source == LandmarkSource::keys),
-        far_(register_module("far", make_far_field_builder(options.far, kernel(), n_kv_heads(),
-                                                           context.init.at("far")))) {
+        far_(register_module("far", make_far_field_builder(options.far, kernel(), options.alpha,
+                                                           n_kv_heads(), context.init.at("far")))) {
     refuse_weight_dropout(context);
   }
 
@@ -77,7 +77,8 @@ class ConformalHierarchical final : public ConformalLayer {
  private:
   HierarchicalCall call(const HeadInputs& in) const {
     const BallPoints points = embed(in);
-    return hierarchical_call(in, points, *far_->build(points.zeta), kernel(), normalize(), window_);
+    const Variable all = in.all_keys.defined() ? polar(in.all_keys).direction : points.zeta;
+    return hierarchical_call(in, points, *far_->build(all), kernel(), normalize(), window_);
   }
 
   BallPoints embed(const HeadInputs& in) const {

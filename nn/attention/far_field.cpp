@@ -1,5 +1,6 @@
 #include "nn/attention/far_field.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -56,9 +57,9 @@ Variable spaced_keys(const Variable& zeta, std::int64_t m) {
 
 class LandmarkBuilder final : public FarFieldBuilder {
  public:
-  LandmarkBuilder(const FarFieldOptions& options, const ConformalKernel& kernel,
+  LandmarkBuilder(const FarFieldOptions& options, const ConformalKernel& kernel, double alpha,
                   std::int64_t n_groups, const Initializer& init)
-      : options_(options), kernel_(kernel) {
+      : options_(options), kernel_(kernel), r_far_(options.landmark_radius(kernel, alpha)) {
     const Shape shape{n_groups, options.n_landmarks, kernel.d};
     const auto drawn = [&] {
       if (!init.has_values()) return init.zeros(shape);
@@ -78,12 +79,13 @@ class LandmarkBuilder final : public FarFieldBuilder {
       const Shape& shape = landmarks_.shape();
       landmarks = reshape(landmarks_, {1, shape[0], shape[1], shape[2]});
     }
-    return std::make_unique<LandmarkBasis>(landmarks, kernel_, options_.r_far, options_.ridge);
+    return std::make_unique<LandmarkBasis>(landmarks, kernel_, r_far_, options_.ridge);
   }
 
  private:
   FarFieldOptions options_;
   ConformalKernel kernel_;
+  double r_far_;
   Variable landmarks_;  // [G, m, d]; undefined if they are keys
 };
 
@@ -182,9 +184,10 @@ void FarFieldOptions::describe(Schema& schema) {
               "landmarks drawn from the seed, trained, or keys (which look ahead)")
       .only_if(of_landmarks, "far_field: landmarks");
   schema
-      .field("r_far", r_far,
-             "largest radius with which a query sees far keys, and the width of a landmark's "
-             "kernel; best near the radii of the queries")
+      .field(
+          "r_far", r_far,
+          "largest radius with which a query sees far keys, and of the landmarks' kernels; null: "
+          "that of an inverse temperature of 2 alpha")
       .above(0)
       .below(1)
       .only_if(of_landmarks, "far_field: landmarks");
@@ -193,13 +196,19 @@ void FarFieldOptions::describe(Schema& schema) {
       .only_if(of_landmarks, "far_field: landmarks");
 }
 
+double FarFieldOptions::landmark_radius(const ConformalKernel& kernel, double alpha) const {
+  if (r_far) return *r_far;
+  const double beta = 2 * alpha;
+  return std::min(beta / (std::hypot(kernel.s, beta) + kernel.s), largest_radius);
+}
+
 std::shared_ptr<FarFieldBuilder> make_far_field_builder(const FarFieldOptions& options,
-                                                        const ConformalKernel& kernel,
+                                                        const ConformalKernel& kernel, double alpha,
                                                         std::int64_t n_groups,
                                                         const Initializer& init) {
   if (options.kind == FarFieldKind::degrees)
     return std::make_shared<DegreeBuilder>(kernel, options.degree);
-  return std::make_shared<LandmarkBuilder>(options, kernel, n_groups, init);
+  return std::make_shared<LandmarkBuilder>(options, kernel, alpha, n_groups, init);
 }
 
 }  // namespace mobius

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "core/options/schema.h"
 #include "nn/attention/jspace.h"
@@ -64,10 +65,14 @@ struct FarFieldOptions {
   std::int64_t degree = 1;  // of kind degrees; the others are of kind landmarks
   std::int64_t n_landmarks = 48;
   LandmarkSource landmark_source = LandmarkSource::random;
-  double r_far = 0.5;
+  std::optional<double> r_far = {};
   double ridge = 1e-3;
 
   void describe(Schema& schema);
+  /// r_far, or unless it is given, the radius of an inverse temperature of 2 alpha: twice that of a
+  /// query of length sqrt(d). A kernel of 0.5 is so narrow in 64 dimensions that no key lies near a
+  /// landmark.
+  double landmark_radius(const ConformalKernel& kernel, double alpha) const;
 };
 
 /// What a layer keeps for its far fields: drawn or learned values.
@@ -77,9 +82,10 @@ class FarFieldBuilder : public Module {
   virtual std::unique_ptr<FarField> build(const Variable& zeta) const = 0;
 };
 
-/// Makes the builder that the options ask for, for n_groups key/value heads.
+/// Makes the builder that the options ask for, for n_groups key/value heads whose queries start
+/// with this alpha.
 std::shared_ptr<FarFieldBuilder> make_far_field_builder(const FarFieldOptions& options,
-                                                        const ConformalKernel& kernel,
+                                                        const ConformalKernel& kernel, double alpha,
                                                         std::int64_t n_groups,
                                                         const Initializer& init);
 

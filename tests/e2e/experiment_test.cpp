@@ -133,6 +133,18 @@ TEST_F(ExperimentTest, AllLeavesAReadmeOfOthersAlone) {
   EXPECT_EQ(read_text(out_ + "/README.md"), "# Mine\n");
 }
 
+TEST_F(ExperimentTest, AllLeavesTheOverviewWhereAStudyFails) {
+  ASSERT_EQ(run({"--all"}).exit_code, 0);
+  const std::string before = read_text(out_ + "/README.md");
+  const Outcome outcome =
+      Process(command({"--all", "--seed", "2"}), {.environment = {{"COUNTING_FAILURE", "1"}}})
+          .wait();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("mobius: error: counting: cannot count\n"),
+                                 HasSubstr("1 of 1 experiments failed")));
+  EXPECT_EQ(read_text(out_ + "/README.md"), before);
+}
+
 TEST_F(ExperimentTest, StopsBetweenPartsAndLeavesEarlierResults) {
   ASSERT_EQ(run({"counting"}).exit_code, 0);
   const std::string before = read_text(out_ + "/counting.json");

@@ -305,6 +305,25 @@ TEST(HierarchicalLayer, KeysAsLandmarksLookAhead) {
   EXPECT_NO_THROW(small_options(LandmarkSource::random).require_trainable());
 }
 
+// The weights that are formed in parts, here of a long sequence, are those of the forward pass: the
+// landmarks of every part are keys of the whole sequence.
+TEST(HierarchicalLayer, TellsTheWeightsThatItAppliesWithKeysAsLandmarks) {
+  constexpr std::int64_t n = 800, width = 8;
+  const auto layer = small_options(LandmarkSource::keys).build(layer_context(width, 2));
+  Variable projection = parameter_of(*layer, "proj.weight");
+  projection.mutable_data().fill(0);
+  for (std::int64_t i = 0; i < width; ++i)
+    projection.mutable_data().slice(0, i, i + 1).slice(1, i, i + 1).fill(1);
+  const Tensor x = normal({1, n, width}, 4);
+  DiagnosticsSink sink(Diagnosis::weights);
+  const Tensor out = layer->forward(Variable(x), causal(), {.sink = &sink}).data();
+  const Tensor value_rows =
+      parameter_of(*layer, "qkv.weight").data().slice(0, 2 * width, 3 * width);
+  const Tensor values = matmul(x, value_rows.transpose(0, 1)).reshape({n, 2, width / 2});
+  const Tensor applied = matmul(sink.layers().at(0).weights, values.transpose(0, 1));
+  EXPECT_LT(distance(applied.transpose(0, 1).contiguous().reshape({1, n, width}), out), 1e-12);
+}
+
 TEST(HierarchicalLayer, CountsQueriesBeyondTheResolutionLimitOfAllTheirKeys) {
   const ConformalHierarchicalOptions options = small_options(LandmarkSource::random);
   ConformalOptions exact;

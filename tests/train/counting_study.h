@@ -3,15 +3,18 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 
+#include "core/error.h"
 #include "core/rng.h"
 #include "train/studies/study.h"
 
 namespace mobius {
 
-/// Counts to `n_parts`, and waits in each part. Its result has everything a result may have.
+/// Counts to `n_parts`, and waits in each part. Its result has everything a result may have. It
+/// fails if the environment has COUNTING_FAILURE.
 class CountingStudy final : public Study {
  public:
   std::int64_t n_parts = 3;
@@ -32,6 +35,7 @@ class CountingStudy final : public Study {
       context.progress("number " + std::to_string(i), i, n_parts);
       std::this_thread::sleep_for(std::chrono::milliseconds(part_ms));
     }
+    if (std::getenv("COUNTING_FAILURE") != nullptr) throw Error("cannot count");
     Rng rng({context.seed, stream_id("counting")});
     const double drawn = rng.uniform();
     StudyResult result;

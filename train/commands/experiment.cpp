@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <optional>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "train/commands/commands.h"
@@ -118,20 +119,41 @@ ExitCode run_one(const ExperimentArguments& arguments, const Registry<Study>& st
   return ExitCode::done;
 }
 
+// Runs the studies and writes the results of each. A study that fails is said, and the others go
+// on.
+std::vector<StudyReport> reports_of(const std::vector<std::unique_ptr<StudyRun>>& runs,
+                                    const fs::path& folder, StopSignal& stop) {
+  std::vector<StudyReport> reports;
+  for (const std::unique_ptr<StudyRun>& run : runs) {
+    try {
+      StudyReport report = run_study(*run, stop);
+      write_results(folder, report);
+      reports.push_back(std::move(report));
+    } catch (const Error& error) {
+      say(fmt::format("mobius: error: {}: {}", run->name(), error.what()));
+    }
+  }
+  return reports;
+}
+
 ExitCode run_all(const ExperimentArguments& arguments, const Registry<Study>& studies,
                  StopSignal& stop) {
-  if (!arguments.experiment.empty() || !arguments.overrides.empty())
+  if (!arguments.experiment.empty())
     throw ConfigError("--all: runs every experiment with its defaults; drop '{}'",
                       arguments.experiment);
   const fs::path folder = arguments.out;
   std::vector<std::string> names = {std::string(overview_markdown), std::string(overview_page)};
-  for (const std::string& study : studies.names()) names.push_back(study + ".json");
-  require_own_results(folder, names);
-  std::vector<StudyReport> reports;
+  std::vector<std::unique_ptr<StudyRun>> runs;
   for (const std::string& study : studies.names()) {
-    const StudyRun run(document_of(study, arguments, studies), studies);
-    reports.push_back(run_study(run, stop));
-    write_results(folder, reports.back());
+    names.push_back(study + ".json");
+    runs.push_back(std::make_unique<StudyRun>(document_of(study, arguments, studies), studies));
+  }
+  require_own_results(folder, names);
+  const std::vector<StudyReport> reports = reports_of(runs, folder, stop);
+  if (reports.size() < runs.size()) {
+    say(fmt::format("mobius: {} of {} experiments failed; {} and {} stay as they were",
+                    runs.size() - reports.size(), runs.size(), overview_markdown, overview_page));
+    return ExitCode::failed;
   }
   write_whole_file(folder / overview_markdown, to_markdown(reports));
   write_whole_file(folder / overview_page, to_html(reports));

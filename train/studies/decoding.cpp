@@ -7,6 +7,7 @@
 
 #include "nn/attention/conformal.h"
 #include "nn/attention/conformal_hierarchical.h"
+#include "nn/attention/degree_basis.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/softmax.h"
 
@@ -52,7 +53,7 @@ class TreeDecoder final : public OneToken {
  public:
   TreeDecoder(const DecodingSizes& sizes, std::int64_t n, std::uint64_t seed)
       : OneToken(sizes, seed),
-        cache_(random_far_field(sizes, seed),
+        cache_(far_field_of(sizes),
                {.window = sizes.window, .block = sizes.block, .history = sizes.history}) {
     for_random_keys(sizes, n, seed, [&](const Tensor& k, const Tensor& v) {
       cache_.append(Variable(polar(k).direction), Variable(v));
@@ -177,12 +178,8 @@ std::unique_ptr<Decoder> make_decoder(DecodingKind kind, const DecodingSizes& si
   return std::make_unique<CacheDecoder>(sizes, n, seed, is_conformal, is_fused);
 }
 
-std::shared_ptr<const FarField> random_far_field(const DecodingSizes& sizes, std::uint64_t seed,
-                                                 DType dtype) {
-  const Variable landmarks(random_normal({1, sizes.n_heads, sizes.n_landmarks, sizes.head_dim}, 0,
-                                         1, {seed, stream_id("landmarks")}, dtype));
-  return std::make_shared<LandmarkBasis>(landmarks, decoding_kernel(sizes), sizes.r_far,
-                                         FarFieldOptions().ridge);
+std::shared_ptr<const FarField> far_field_of(const DecodingSizes& sizes) {
+  return std::make_shared<DegreeBasis>(decoding_kernel(sizes), sizes.degree);
 }
 
 void for_random_keys(const DecodingSizes& sizes, std::int64_t n, std::uint64_t seed,

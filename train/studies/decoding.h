@@ -19,8 +19,7 @@ struct DecodingSizes {
   std::int64_t head_dim = 64;  // of keys and values
   std::int64_t window = 64;    // of the tree, as the three below
   std::int64_t block = 64;
-  std::int64_t n_landmarks = 48;
-  double r_far = 0.1;
+  std::int64_t degree = 1;  // of the far field's features
   std::int64_t history = 0;
 };
 
@@ -54,9 +53,8 @@ class Decoder {
 std::unique_ptr<Decoder> make_decoder(DecodingKind kind, const DecodingSizes& sizes, std::int64_t n,
                                       std::uint64_t seed);
 
-/// Random landmarks, a far field of a layer of this size.
-std::shared_ptr<const FarField> random_far_field(const DecodingSizes& sizes, std::uint64_t seed,
-                                                 DType dtype = DType::f32);
+/// The far field of degrees, which is the default of a layer.
+std::shared_ptr<const FarField> far_field_of(const DecodingSizes& sizes);
 
 /// Calls read(k, v) for consecutive pieces of a random sequence of n keys and values,
 /// [1, H, n_piece, d] in f32.

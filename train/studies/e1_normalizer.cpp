@@ -7,6 +7,7 @@
 #include <numbers>
 #include <optional>
 
+#include "core/error.h"
 #include "core/ops.h"
 #include "core/parallel.h"
 #include "core/rng.h"
@@ -144,6 +145,14 @@ void NormalizerStudy::describe(Schema& schema) {
   schema.field("custom_gamma", custom_gamma, "exponent gamma of the custom weight").non_negative();
   schema.field("n_keys", n_keys, "keys that a query sees").at_least(2).at_most(1e7);
   schema.field("n_trials", n_trials, "draws of as many keys").at_least(2).at_most(1e6);
+  const auto require_one = [&schema](const std::string& key, const auto& list) {
+    schema.check(key, [&list] {
+      if (list.empty()) throw ConfigError("expected at least one number");
+    });
+  };
+  require_one("dims", dims);
+  require_one("radii", radii);
+  require_one("n_keys", n_keys);
 }
 
 std::vector<NamedKernel> NormalizerStudy::kernels(std::int64_t d) const {

@@ -118,6 +118,7 @@ void StabilityStudy::describe(Schema& schema) {
       .at_least(1e4)
       .at_most(1e6);
   schema.field("n_betas", n_betas, "inverse temperatures of a curve").at_least(2).at_most(1000);
+  schema.check("largest_beta", [this] { require_below_cap(largest_beta, s()); });
   schema.field("planted_cosine", planted_cosine, "between a query and the key planted for it")
       .above(0)
       .below(1);

@@ -80,10 +80,12 @@ void KernelsStudy::describe(Schema& schema) {
                  {"poisson", ConformalWeight::poisson},
                  {"jacobian", ConformalWeight::jacobian}},
                 "exponents of the kernel in the figures of one weight");
-  schema.field("betas", betas, "inverse temperatures of these figures").above(0).at_most(1e9);
-  schema.field("compared_beta", compared_beta, "at which the weights are compared")
-      .above(0)
-      .at_most(1e9);
+  schema.field("betas", betas, "inverse temperatures of these figures").positive();
+  schema.field("compared_beta", compared_beta, "at which the weights are compared").positive();
+  schema.check("betas", [this] {
+    for (const double beta : betas) require_below_cap(beta, kernel().s);
+  });
+  schema.check("compared_beta", [this] { require_below_cap(compared_beta, kernel().s); });
   schema.field("n_points", n_points, "points of a curve").at_least(3).at_most(100000);
 }
 

@@ -37,7 +37,7 @@ class TreeStudy final : public Study {
         .at_least(10)
         .at_most(24);
     schema.field("head_dim", sizes_.head_dim, "width of keys and values").at_least(3);
-    schema.field("n_landmarks", sizes_.n_landmarks, "features of a key").positive();
+    schema.field("degree", sizes_.degree, "of the features of keys").at_least(0).at_most(2);
     schema.field("window", sizes_.window, "newest keys, which are in no node").positive();
     schema.field("block", sizes_.block, "keys of a leaf").positive().at_most(128);
     schema
@@ -53,15 +53,15 @@ class TreeStudy final : public Study {
   DecodingSizes sizes_{.head_dim = 32};
   std::int64_t rounds_ = 8;
 
-  ConformalKVTree empty_tree(std::uint64_t seed) const;
+  ConformalKVTree empty_tree() const;
   void grow(ConformalKVTree& tree, std::int64_t n, std::uint64_t seed) const;
   Touched append_keys(ConformalKVTree& tree, std::uint64_t seed) const;
   Touched query_positions(ConformalKVTree& tree, Rng& rng) const;
   std::vector<TreeRow> measure(const StudyContext& context) const;
 };
 
-ConformalKVTree TreeStudy::empty_tree(std::uint64_t seed) const {
-  const std::shared_ptr<const FarField> far_field = random_far_field(sizes_, seed);
+ConformalKVTree TreeStudy::empty_tree() const {
+  const std::shared_ptr<const FarField> far_field = far_field_of(sizes_);
   return {key_features_of(far_field),
           {.window = sizes_.window,
            .block = sizes_.block,
@@ -117,7 +117,7 @@ Touched TreeStudy::query_positions(ConformalKVTree& tree, Rng& rng) const {
 
 std::vector<TreeRow> TreeStudy::measure(const StudyContext& context) const {
   constexpr std::int64_t log2_shortest = 10;
-  ConformalKVTree tree = empty_tree(context.seed);
+  ConformalKVTree tree = empty_tree();
   Rng rng({context.seed, stream_id("positions")});
   std::vector<TreeRow> rows;
   for (std::int64_t log2_n = log2_shortest; log2_n <= log2_longest_; ++log2_n) {

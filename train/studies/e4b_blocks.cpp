@@ -28,6 +28,13 @@ struct LeafRow {
   double nodes_per_key = 0;  // numbers of the nodes for each key, with all history
 };
 
+template <class T>
+void require_some(Schema& schema, std::string key, const std::vector<T>& values) {
+  schema.check(std::move(key), [&values] {
+    if (values.empty()) throw ConfigError("expected at least one number, got none");
+  });
+}
+
 class BlocksStudy final : public Study {
  public:
   std::string name() const override { return "e4b_blocks"; }
@@ -38,22 +45,23 @@ class BlocksStudy final : public Study {
   void describe(Schema& schema) override {
     schema.field("log2_keys", log2_keys_, "log2 of the number of keys").at_least(10).at_most(20);
     schema.field("n_queries", n_queries_, "queries that the errors are averaged over").positive();
-    schema.field("radius", radius_, "of the queries").above(0).at_most(0.5);
+    schema.field("radii", radii_, "of the queries").above(0).at_most(0.5);
     schema.field("n_clusters", n_clusters_, "clusters of the clustered keys").positive();
     schema.field("spread", spread_, "|noise| / |centre| of a clustered key").positive();
     schema.field("head_dim", sizes_.head_dim, "width of keys and values").at_least(3);
-    schema.field("n_landmarks", sizes_.n_landmarks, "features of a key").positive();
-    schema.field("r_far", sizes_.r_far, "radius of the features").above(0).below(1);
+    schema.field("degree", sizes_.degree, "of the features of keys").at_least(0).at_most(2);
     schema.field("window", sizes_.window, "newest keys, which are in no node").positive();
     schema.field("leaves", leaves_, "keys of a leaf, each of which is tried")
         .positive()
         .at_most(1024);
+    require_some(schema, "radii", radii_);
+    require_some(schema, "leaves", leaves_);
   }
   StudyResult run(const StudyContext& context) const override;
 
  private:
   std::int64_t log2_keys_ = 14, n_queries_ = 128;
-  double radius_ = 0.1;
+  std::vector<double> radii_{0.01, 0.03, 0.1};
   std::int64_t n_clusters_ = 32;
   double spread_ = 0.5;
   DecodingSizes sizes_{};
@@ -61,9 +69,8 @@ class BlocksStudy final : public Study {
 
   std::int64_t n_keys() const { return std::int64_t{1} << log2_keys_; }
   std::vector<KeySample> samples(std::uint64_t seed) const;
-  Series error_by_node(const KeySample& keys, std::uint64_t seed) const;
-  Series rounding(const KeySample& keys, std::int64_t block, std::string name,
-                  std::uint64_t seed) const;
+  Series error_by_node(const KeySample& keys, double radius, std::uint64_t seed) const;
+  Series rounding(const KeySample& keys, std::int64_t block, std::string name) const;
   LeafRow leaf_row(std::int64_t block, std::uint64_t seed) const;
 };
 
@@ -84,18 +91,17 @@ std::vector<KeySample> BlocksStudy::samples(std::uint64_t seed) const {
   const Tensor centred = drawn({1, 1, n, d}, 0, "values"), shifted = affine(centred, 1, 1);
   return {{"random keys, values of mean 0", random, centred},
           {"random keys, values of mean 1", random, shifted},
-          {"clustered keys, values of mean 0", clustered, centred},
-          {"clustered keys, values of mean 1", clustered, shifted}};
+          {"clustered keys, values of mean 0", clustered, centred}};
 }
 
 // The error of sum_j <query_features, key_features_j> v_j over the keys of a node, relative to the
 // exact sum, in the root mean square of all queries and nodes of one size.
-Series BlocksStudy::error_by_node(const KeySample& keys, std::uint64_t seed) const {
+Series BlocksStudy::error_by_node(const KeySample& keys, double radius, std::uint64_t seed) const {
   const std::int64_t n = n_keys(), d = sizes_.head_dim;
   const Shape per_query{1, 1, n_queries_, 1};
   const BallPoints points{
-      .radius = {.r = Variable(Tensor::full(per_query, radius_, DType::f64)),
-                 .one_minus_r = Variable(Tensor::full(per_query, 1 - radius_, DType::f64))},
+      .radius = {.r = Variable(Tensor::full(per_query, radius, DType::f64)),
+                 .one_minus_r = Variable(Tensor::full(per_query, 1 - radius, DType::f64))},
       .qhat = Variable(polar(random_normal({1, 1, n_queries_, d}, 0, 1,
                                            {seed, stream_id("queries")}, DType::f64))
                            .direction),
@@ -105,12 +111,12 @@ Series BlocksStudy::error_by_node(const KeySample& keys, std::uint64_t seed) con
       conformal_call({}, points, Tensor::ones({1}, DType::f64),
                      conformal_kernel(ConformalWeight::newton, d), ConformalNormalize::analytic);
   const Tensor exact = attention_weights(call).data();  // [1, 1, n_q, n]
-  const auto far_field = random_far_field(sizes_, seed, DType::f64);
+  const auto far_field = far_field_of(sizes_);
   const Tensor approached = matmul(far_field->query_features(points).data(),
                                    far_field->key_features(points.zeta).data().transpose(-1, -2));
   const Tensor missed = sub(approached, exact);
 
-  Series series{.name = keys.name, .x = {}, .y = {}};
+  Series series{.name = fmt::format("{}, r = {}", keys.name, radius), .x = {}, .y = {}};
   for (std::int64_t size = 64; size <= n; size *= 2) {
     const auto sums = [&](const Tensor& weights) {  // of every node of this size
       const Tensor by_node =
@@ -124,9 +130,8 @@ Series BlocksStudy::error_by_node(const KeySample& keys, std::uint64_t seed) con
 }
 
 // The rounding error of moments that are summed in f32 while keys are read one by one.
-Series BlocksStudy::rounding(const KeySample& keys, std::int64_t block, std::string name,
-                             std::uint64_t seed) const {
-  const auto far_field = random_far_field(sizes_, seed, DType::f64);
+Series BlocksStudy::rounding(const KeySample& keys, std::int64_t block, std::string name) const {
+  const auto far_field = far_field_of(sizes_);
   const Tensor features = far_field->key_features(Variable(keys.zeta)).data().to(DType::f32);
   const Tensor v = keys.v.to(DType::f32);
   // The tree is given features for keys, so that nothing but its sums is rounded.
@@ -150,7 +155,7 @@ Series BlocksStudy::rounding(const KeySample& keys, std::int64_t block, std::str
 
 // What a leaf of `block` keys costs in f32.
 LeafRow BlocksStudy::leaf_row(std::int64_t block, std::uint64_t seed) const {
-  const auto far_field = random_far_field(sizes_, seed, DType::f32);
+  const auto far_field = far_field_of(sizes_);
   const auto tree_with = [&](std::int64_t history) {
     return ConformalKVTree(key_features_of(far_field),
                            {.window = sizes_.window, .block = block, .history = history});
@@ -179,8 +184,9 @@ LeafRow BlocksStudy::leaf_row(std::int64_t block, std::uint64_t seed) const {
         all.moments(static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(n_keys()))));
       },
       0.2, 50));
-  row.nodes_per_key = static_cast<double>(all.n_nodes() * sizes_.n_landmarks * sizes_.head_dim) /
-                      static_cast<double>(n_keys());
+  row.nodes_per_key =
+      static_cast<double>(all.n_nodes() * far_field->n_features() * sizes_.head_dim) /
+      static_cast<double>(n_keys());
   return row;
 }
 
@@ -196,29 +202,48 @@ StudyTable leaf_table(const std::vector<LeafRow>& rows) {
 }
 
 // How an error changes from the smallest to the largest node.
-std::string error_change(const Series& series) {
+std::string error_change(const std::vector<Series>& all) {
+  const auto change = [](const Series& series) { return series.y.back() / series.y.front(); };
+  const auto [least, most] =
+      std::minmax_element(all.begin(), all.end(),
+                          [&](const Series& a, const Series& b) { return change(a) < change(b); });
   return fmt::format(
-      "For {}, the error relative to the exact sum is {:.3g} in nodes of {:.0f} keys "
-      "and {:.3g} in nodes of {:.0f}.",
-      series.name, series.y.front(), series.x.front(), series.y.back(), series.x.back());
+      "The error of a node, relative to its exact sum, hardly depends on how many keys it stands "
+      "for: that of nodes of {:.0f} keys is between {:.2f} and {:.2f} times that of nodes of "
+      "{:.0f}, "
+      "because all nodes share one basis, and sums of keys approach the kernel as single keys do.",
+      least->x.back(), change(*least), change(*most), least->x.front());
+}
+
+// The error of the largest nodes.
+std::string error_sizes(const std::vector<Series>& all) {
+  std::string errors;
+  for (const Series& series : all)
+    errors +=
+        fmt::format("{}{:.2g} for {}", errors.empty() ? "" : "; ", series.y.back(), series.name);
+  return fmt::format("In nodes of {:.0f} keys it is {}.", all.front().x.back(), errors);
 }
 
 std::string leaf_finding(const std::vector<LeafRow>& rows, const DecodingSizes& sizes) {
   const auto numbers = static_cast<double>(2 * sizes.head_dim);
   const LeafRow &smallest = rows.front(), &largest = rows.back();
+  const LeafRow& leanest =
+      *std::min_element(rows.begin(), rows.end(),
+                        [](const LeafRow& a, const LeafRow& b) { return a.bytes < b.bytes; });
   return fmt::format(
       "A leaf of {:.0f} keys takes {:.1f} numbers of nodes for each key, beside the {:.0f} of the "
       "key and its "
       "value, and one of {:.0f} keys takes {:.1f}; the next token takes {:.2f} times as long with "
-      "the small leaf as with the large one, and any other position {:.2f} times.",
+      "the small leaf as with the large one, and any other position {:.2f} times. Without history "
+      "the state is smallest with leaves of {:.0f} keys, {:.0f} KiB.",
       smallest.block, smallest.nodes_per_key, numbers, largest.block, largest.nodes_per_key,
       smallest.next_microseconds / largest.next_microseconds,
-      smallest.any_microseconds / largest.any_microseconds);
+      smallest.any_microseconds / largest.any_microseconds, leanest.block, leanest.bytes / 1024);
 }
 
 StudyResult BlocksStudy::run(const StudyContext& context) const {
   const std::vector<KeySample> keys = samples(context.seed);
-  const auto n_parts = static_cast<std::int64_t>(keys.size() + 2 + leaves_.size());
+  const auto n_parts = static_cast<std::int64_t>(keys.size() * radii_.size() + 2 + leaves_.size());
   std::int64_t part = 0;
   StudyResult result;
   Figure errors{.name = "errors",
@@ -227,11 +252,12 @@ StudyResult BlocksStudy::run(const StudyContext& context) const {
                 .y_label = "error relative to the exact sum",
                 .x_axis = Axis::logarithmic,
                 .y_axis = Axis::logarithmic};
-  for (const KeySample& sample : keys) {
-    context.progress(sample.name, part++, n_parts);
-    errors.series.push_back(error_by_node(sample, context.seed));
-    result.findings.push_back(error_change(errors.series.back()));
-  }
+  for (const KeySample& sample : keys)
+    for (const double radius : radii_) {
+      context.progress(sample.name, part++, n_parts);
+      errors.series.push_back(error_by_node(sample, radius, context.seed));
+    }
+  result.findings = {error_change(errors.series), error_sizes(errors.series)};
 
   Figure rounded{.name = "rounding",
                  .title = "Rounding of moments summed in f32",
@@ -243,8 +269,7 @@ StudyResult BlocksStudy::run(const StudyContext& context) const {
   for (const bool is_tree : {true, false}) {
     const char* name = is_tree ? "tree" : "running sum";
     context.progress(fmt::format("rounding of the {}", name), part++, n_parts);
-    rounded.series.push_back(
-        rounding(shifted, is_tree ? sizes_.block : 2 * n_keys(), name, context.seed));
+    rounded.series.push_back(rounding(shifted, is_tree ? sizes_.block : 2 * n_keys(), name));
   }
   const Series &tree = rounded.series[0], &running = rounded.series[1];
   result.findings.push_back(fmt::format(

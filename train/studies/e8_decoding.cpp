@@ -27,7 +27,9 @@ class DecodingStudy final : public Study {
     schema.field("contexts", contexts_, "numbers of tokens before").positive().at_most(1 << 24);
     schema.field("n_heads", sizes_.n_heads, "heads").positive();
     schema.field("head_dim", sizes_.head_dim, "width of keys and values").at_least(3);
-    schema.field("n_landmarks", sizes_.n_landmarks, "features of a key in the tree").positive();
+    schema.field("degree", sizes_.degree, "of the features of keys in the tree")
+        .at_least(0)
+        .at_most(2);
     schema.field("window", sizes_.window, "newest keys, which the tree reads exactly").positive();
     schema.field("block", sizes_.block, "keys of a leaf of the tree").positive();
     schema.field("seconds", seconds_, "of each measurement").positive();

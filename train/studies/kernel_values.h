@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "nn/attention/conformal.h"
 
 namespace mobius {
@@ -28,6 +29,15 @@ struct RadiusValue {
 inline RadiusValue radius_of(double beta, double s) {
   const Radius radius = beta_to_radius(Variable(Tensor::full({1}, beta, DType::f64)), s);
   return {radius.r.item(), radius.one_minus_r.item()};
+}
+
+/// Throws ConfigError if the layer would cap the radius of this inverse temperature.
+inline void require_below_cap(double beta, double s) {
+  const double most = radius_to_beta(largest_radius, s);
+  if (beta > most) {
+    throw ConfigError("expected at most {}, where the radius meets its cap {} (s = {}), got {}",
+                      most, largest_radius, s, beta);
+  }
 }
 
 /// log Kt(r, u) = -s log1p(2 r / (1-r)^2 (1-u)), at most 0.

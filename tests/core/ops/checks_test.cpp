@@ -293,7 +293,7 @@ TEST(Refusals, OfAttention) {
        [&] { linear_attention({.q = x, .k = x, .v = x, .causal = true, .lag = 1}); }},
       {"linear_attention: expected a lag of at least 0, and 0 unless causal, got 1",
        [&] { linear_attention({.q = x, .k = x, .v = x, .normalized = false, .lag = 1}); }},
-      {"linear_attention: initial: expected",
+      {"linear_attention: initial has shape [1, 2, 2, 4], expected [1, 2, 3, 4]",
        [&] {
          linear_attention(
              {.q = x, .k = x, .v = x, .normalized = false, .initial = x.slice(2, 0, 2)});

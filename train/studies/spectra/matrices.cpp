@@ -56,10 +56,12 @@ std::vector<NamedWeights> hierarchical_variants(const SpectrumSettings& settings
       return DegreeBasis(kernel, 1);
     }));
   }
-  all.push_back(hierarchical(fmt::format("{} landmarks", settings.n_landmarks), settings,
-                             settings.alphas.front(), [landmarks](const ConformalKernel& kernel) {
+  const double alpha = settings.alphas.front();
+  all.push_back(hierarchical(fmt::format("{} landmarks", settings.n_landmarks), settings, alpha,
+                             [landmarks, alpha](const ConformalKernel& kernel) {
                                const FarFieldOptions far;
-                               return LandmarkBasis(landmarks, kernel, far.r_far, far.ridge);
+                               return LandmarkBasis(landmarks, kernel,
+                                                    far.landmark_radius(kernel, alpha), far.ridge);
                              }));
   return all;
 }
