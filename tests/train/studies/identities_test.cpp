@@ -19,10 +19,10 @@ std::vector<Check> all_checks() {
   return checks;
 }
 
-// In few cases; those of integrals in two dimensions alone.
+// In few cases; those of integrals in one dimension alone.
 Outcome outcome_of(const Check& check) {
   Sample sample{{2, 3, 8}, 2, 1, 7};
-  if (check.is_integral) sample.dimensions = {3, 8};
+  if (check.is_integral) sample.dimensions = {5};
   return run_check(check, sample);
 }
 

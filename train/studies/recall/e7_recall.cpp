@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -10,6 +9,7 @@
 #include "train/results/numbers.h"
 #include "train/studies/builtin.h"
 #include "train/studies/recall/by_distance.h"
+#include "train/studies/recall/variants.h"
 #include "train/studies/small_training.h"
 
 namespace mobius {
@@ -18,12 +18,6 @@ namespace {
 
 constexpr double recalled = 0.99;
 constexpr std::int64_t distance_width = 8;
-
-struct RecallVariant {
-  std::string name, attention;  // the section of a configuration
-  /// The numbers that one head keeps to decode the token after n (docs/MATH.md, section 7).
-  std::function<double(double n)> state;
-};
 
 struct RecallRun {
   RecallVariant variant;
@@ -56,142 +50,29 @@ struct RecallRun {
 
 class RecallStudy final : public Study {
  public:
-  std::int64_t seq_len = 48;
-  std::int64_t longer_seq_len = 96;
-  std::int64_t n_pairs = 8;
-  std::int64_t vocab = 128;
-  std::int64_t d_model = 64;
-  std::int64_t n_heads = 4;
-  std::int64_t max_steps = 600;
-  std::int64_t batch_size = 64;
-  double lr = 5e-3;
-  double alpha = 4;
-  std::int64_t window = 8;
-  std::int64_t n_landmarks = 16;
-  std::vector<std::string> asked_variants = {};
+  RecallSettings settings;
 
   std::string name() const override { return "e7_recall"; }
   std::string question() const override {
     return "Which variants of attention learn associative recall, how soon, at what cost, and over "
            "which distances?";
   }
-  void describe(Schema& schema) override;
+  void describe(Schema& schema) override { settings.describe(schema); }
   StudyResult run(const StudyContext& context) const override;
 
  private:
-  double head_dim() const { return static_cast<double>(d_model) / static_cast<double>(n_heads); }
-  // The window whose keys and values take as much memory as the window and one node of the tree.
-  std::int64_t equal_window() const { return window + (1 + d_model / n_heads) / 2; }
-  std::vector<RecallVariant> known_variants() const;
-  std::vector<RecallVariant> variants() const;
-  /// A run of a variant on sequences of n tokens.
-  std::string config_text(const RecallVariant& variant, std::int64_t n, std::uint64_t seed) const;
   RecallRun train(const RecallVariant& variant, std::uint64_t seed, const Batch& longer,
                   const std::function<void(std::int64_t)>& before_step) const;
+  void tell_learning(const std::vector<RecallRun>& runs, StudyResult& result) const;
+  void tell_distances(const std::vector<RecallRun>& runs, StudyResult& result) const;
 };
-
-void RecallStudy::describe(Schema& schema) {
-  schema.field("seq_len", seq_len, "length of the training sequences").at_least(8).at_most(4096);
-  schema.field("longer_seq_len", longer_seq_len, "length of those that show distances")
-      .at_least(8)
-      .at_most(4096);
-  schema.field("n_pairs", n_pairs, "pairs of a key and a value in a sequence").positive();
-  schema.field("vocab", vocab, "keys, and as many values").at_least(10).at_most(100000);
-  schema.field("d_model", d_model, "width of the model").positive().at_most(4096);
-  schema.field("n_heads", n_heads, "of each of the two layers").positive();
-  schema.field("max_steps", max_steps, "of training").positive().at_most(1000000);
-  schema.field("batch_size", batch_size, "sequences of a step").positive().at_most(65536);
-  schema.field("lr", lr, "peak learning rate").positive();
-  schema.field("alpha", alpha, "initial inverse temperature of conformal attention")
-      .positive()
-      .at_most(1e6);
-  schema.field("window", window, "newest keys of local and hierarchical attention").positive();
-  schema.field("n_landmarks", n_landmarks, "of hierarchical attention").positive();
-  schema.field("variants", asked_variants, "names, as in the results; empty: all");
-  schema.check("variants", [this] { variants(); });
-}
-
-std::vector<RecallVariant> RecallStudy::known_variants() const {
-  const double d = head_dim(), w = static_cast<double>(window);
-  const auto all_keys = [d](double n) { return n * 2 * d; };
-  const auto wider_keys = [d](double n) { return n * 3 * d; };
-  const auto newest = [d](double keys) {
-    return [=](double n) { return std::min(n, keys) * 2 * d; };
-  };
-  const auto sums = [d](double features) { return [=](double) { return features * (d + 1); }; };
-  const auto tree = [=](double features) {
-    return [=](double n) {
-      return std::min(n, w) * 2 * d + features * d * std::ceil(std::log2(std::max(n, 2.0)));
-    };
-  };
-  const auto hierarchical = [this](const std::string& far_field) {
-    return fmt::format("{{kind: conformal_hierarchical, alpha: {}, window: {}, {}}}", alpha, window,
-                       far_field);
-  };
-  const auto local = [](std::int64_t keys) {
-    return fmt::format("{{kind: sparse, pattern: local, window: {}}}", keys);
-  };
-  return {
-      {"softmax", "{kind: softmax}", all_keys},
-      {"conformal_analytic", fmt::format("{{kind: conformal, alpha: {}}}", alpha), all_keys},
-      {"conformal_empirical",
-       fmt::format("{{kind: conformal, normalize: empirical, alpha: {}}}", alpha), all_keys},
-      {"hierarchical_degree_1", hierarchical("far_degree: 1"), tree(1 + d)},
-      {"hierarchical_degree_2", hierarchical("far_degree: 2"), tree((d + 1) * (d + 2) / 2 - 1)},
-      {"hierarchical_landmarks",
-       hierarchical(fmt::format("far_field: landmarks, landmark_source: learned, n_landmarks: {}",
-                                n_landmarks)),
-       tree(static_cast<double>(n_landmarks))},
-      {"sparse_local", local(window), newest(w)},
-      {"sparse_local_wider", local(equal_window()), newest(static_cast<double>(equal_window()))},
-      {"sparse_strided",
-       fmt::format("{{kind: sparse, pattern: strided, window: {}, stride: {}}}", window, window),
-       all_keys},
-      {"sparse_topk", "{kind: sparse, pattern: topk, topk: 8}", all_keys},
-      {"linear", "{kind: linear}", sums(d)},
-      {"performer", "{kind: performer, n_features: 128}", sums(128)},
-      {"w2", "{kind: w2}", wider_keys},
-  };
-}
-
-// The asked ones, in the order of the known.
-std::vector<RecallVariant> RecallStudy::variants() const {
-  std::vector<RecallVariant> all = known_variants();
-  for (const std::string& asked : asked_variants)
-    if (std::none_of(all.begin(), all.end(),
-                     [&](const auto& known) { return known.name == asked; }))
-      throw ConfigError("unknown variant '{}'", asked);
-  if (!asked_variants.empty())
-    std::erase_if(all, [&](const RecallVariant& variant) {
-      return std::find(asked_variants.begin(), asked_variants.end(), variant.name) ==
-             asked_variants.end();
-    });
-  return all;
-}
-
-std::string RecallStudy::config_text(const RecallVariant& variant, std::int64_t n,
-                                     std::uint64_t seed) const {
-  return fmt::format(R"(
-task: {{name: mqar, vocab: {}, seq_len: {}, n_pairs: {}, power_a: 1, filler: random_unused, n_test: 256}}
-model:
-  {{d_model: {}, n_layers: 2, n_heads: {}, mlp: swiglu, norm: rms_norm, positions: rope, bias: false,
-   tied_head: false, init: orthogonal}}
-attention: {}
-optimizer: {{name: adamw, lr: {:e}, betas: [0.9, 0.99], weight_decay: 0.01}}
-schedule: {{kind: cosine, warmup_steps: 50}}
-train: {{max_steps: {}, batch_size: {}, seed: {}, early_stop: {{metric: accuracy, threshold: 0.998}}}}
-eval: {{every: 25}}
-)",
-                     vocab, n, n_pairs, d_model, n_heads, variant.attention, lr, max_steps,
-                     batch_size, seed);
-}
 
 // A diverged training keeps no points.
 RecallRun RecallStudy::train(const RecallVariant& variant, std::uint64_t seed, const Batch& longer,
                              const std::function<void(std::int64_t)>& before_step) const {
   const Registries known;
   const std::unique_ptr<Config> config =
-      config_of(config_text(variant, seq_len, seed), variant.name, known);
+      config_of(recall_config(settings, variant, settings.seq_len, seed), variant.name, known);
   RecallRun run{.variant = variant, .training = {}, .by_distance = {}};
   try {
     run.training = train_in_memory(*config, before_step);
@@ -203,22 +84,31 @@ RecallRun RecallStudy::train(const RecallVariant& variant, std::uint64_t seed, c
   return run;
 }
 
+const RecallRun* find_run(const std::vector<RecallRun>& runs, std::string_view name) {
+  const auto found = std::find_if(runs.begin(), runs.end(), [&](const RecallRun& run) {
+    return run.variant.name == name && !run.has_diverged;
+  });
+  return found == runs.end() ? nullptr : &*found;
+}
+
 void show_table(const std::vector<RecallRun>& runs, StudyResult& result) {
   StudyTable table{.title = "Associative recall by variant",
-                   .columns = {"variant", "accuracy", "steps to 99 %", "time a step / softmax",
-                               "accuracy on longer sequences", "state of a head after 64 tokens",
-                               "after 65 536"}};
-  const double softmax = runs.front().training.seconds_per_step;
+                   .columns = {"variant", "accuracy", "steps to 99 %", "ms a step",
+                               "time a step / softmax", "accuracy on longer sequences",
+                               "numbers a head keeps after 64 tokens", "after 65 536"}};
+  const RecallRun* softmax = find_run(runs, "softmax");
   for (const RecallRun& run : runs) {
     if (run.has_diverged) {
-      table.rows.push_back({run.variant.name, "diverged", "", "", "", "", ""});
+      table.rows.push_back({run.variant.name, "diverged", "", "", "", "", "", ""});
       continue;
     }
     const auto steps = run.steps_to_recall();
+    const double seconds = run.training.seconds_per_step;
     table.rows.push_back({run.variant.name, run.accuracy(),
                           steps ? Cell(static_cast<double>(*steps)) : Cell("not reached"),
-                          run.training.seconds_per_step / softmax, run.longer_accuracy(),
-                          run.variant.state(64), run.variant.state(65536)});
+                          1000 * seconds,
+                          softmax ? Cell(seconds / softmax->training.seconds_per_step) : Cell(""),
+                          run.longer_accuracy(), run.variant.state(64), run.variant.state(65536)});
   }
   result.tables.push_back(std::move(table));
 }
@@ -250,17 +140,73 @@ void show_curves(const std::vector<RecallRun>& runs, StudyResult& result) {
   result.figures.push_back(std::move(distances));
 }
 
+// Who learned, and when.
+void RecallStudy::tell_learning(const std::vector<RecallRun>& runs, StudyResult& result) const {
+  std::string learned, others;
+  for (const RecallRun& run : runs) {
+    const auto steps = run.steps_to_recall();
+    std::string& list = steps ? learned : others;
+    list += list.empty() ? "" : ", ";
+    list += steps              ? fmt::format("{} after {} steps", run.variant.name, *steps)
+            : run.has_diverged ? fmt::format("{} diverges", run.variant.name)
+                               : fmt::format("{} {:.1f} %", run.variant.name, 100 * run.accuracy());
+  }
+  result.findings.push_back(fmt::format(
+      "These reach 99 % accuracy on {} pairs in {} tokens: {}. After {} steps, the "
+      "others have: {}. Guessing among the values of the sequence gives {:.1f} %.",
+      settings.n_pairs, settings.seq_len, learned.empty() ? "none" : learned, settings.max_steps,
+      others.empty() ? "none" : others, 100.0 / static_cast<double>(settings.n_pairs)));
+  const RecallRun *softmax = find_run(runs, "softmax"),
+                  *conformal = find_run(runs, "conformal_analytic");
+  if (!softmax || !conformal) return;
+  const auto ours = conformal->steps_to_recall(), theirs = softmax->steps_to_recall();
+  const auto words = [](const std::optional<std::int64_t>& steps) {
+    return steps ? fmt::format("{} steps", *steps) : std::string("not reached");
+  };
+  result.claims.push_back({"Conformal attention learns recall in as few steps as softmax",
+                           fmt::format("{}, and softmax {}", words(ours), words(theirs)),
+                           ours && (!theirs || *ours <= *theirs)});
+}
+
+// What the far field adds to the window. Two layers of a window reach keys less than 2 windows
+// back.
+void RecallStudy::tell_distances(const std::vector<RecallRun>& runs, StudyResult& result) const {
+  const RecallRun *far = find_run(runs, "hierarchical_degree_1"),
+                  *local = find_run(runs, "sparse_local"),
+                  *exact = find_run(runs, "conformal_analytic");
+  if (!far || !local || !exact) return;
+  const auto percent = [&](const RecallRun& run, std::int64_t from, std::int64_t to) {
+    return 100 * run.accuracy_between(from, to);
+  };
+  const std::int64_t reach = 2 * settings.window;
+  result.findings.push_back(fmt::format(
+      "On sequences of {} tokens, keys less than {} tokens back are recalled in {:.0f} % of the "
+      "cases by hierarchical attention with the degrees 0 and 1 of the far field, {:.0f} % by the "
+      "same window alone and {:.0f} % by exact conformal attention; keys farther back in "
+      "{:.0f} %, "
+      "{:.0f} % and {:.0f} %.",
+      settings.longer_seq_len, reach, percent(*far, 0, reach), percent(*local, 0, reach),
+      percent(*exact, 0, reach), percent(*far, reach, settings.longer_seq_len + distance_width),
+      percent(*local, reach, settings.longer_seq_len + distance_width),
+      percent(*exact, reach, settings.longer_seq_len + distance_width)));
+  const double beyond = percent(*far, reach, settings.longer_seq_len + distance_width);
+  result.claims.push_back(
+      {"The far field recalls keys beyond the reach of two windows in at least half of the cases",
+       fmt::format("{:.0f} %", beyond), beyond >= 50});
+}
+
 StudyResult RecallStudy::run(const StudyContext& context) const {
   const Registries known;
-  const std::vector<RecallVariant> all = variants();
+  const std::vector<RecallVariant> all = recall_variants(settings);
   const Batch longer =
-      config_of(config_text(all.front(), longer_seq_len, context.seed), name(), known)
+      config_of(recall_config(settings, all.front(), settings.longer_seq_len, context.seed), name(),
+                known)
           ->task->build(context.seed)
           ->batch(Split::test, 0, 256);
-  const auto n_steps = static_cast<std::int64_t>(all.size()) * max_steps;
+  const auto n_steps = static_cast<std::int64_t>(all.size()) * settings.max_steps;
   std::vector<RecallRun> runs;
   for (const RecallVariant& variant : all) {
-    const auto first = static_cast<std::int64_t>(runs.size()) * max_steps;
+    const auto first = static_cast<std::int64_t>(runs.size()) * settings.max_steps;
     runs.push_back(train(variant, context.seed, longer, [&](std::int64_t step) {
       context.progress(variant.name, first + step, n_steps);
     }));
@@ -268,6 +214,8 @@ StudyResult RecallStudy::run(const StudyContext& context) const {
   StudyResult result;
   show_table(runs, result);
   show_curves(runs, result);
+  tell_learning(runs, result);
+  tell_distances(runs, result);
   return result;
 }
 
