@@ -133,6 +133,36 @@ TEST(ConformalKVTree, TakesBackTokensAndReadsAnyEarlierPosition) {
   }
 }
 
+// Reads some positions and not others, so that what is at hand from one reading to the next belongs
+// to tokens that were taken back meanwhile; also with blocks longer than the window.
+TEST(ConformalKVTree, ForgetsWhatItComputedOfTokensTakenBack) {
+  const KeyFeatures features = some_features();
+  for (const KVTreeOptions& options : {KVTreeOptions{.window = 2, .block = 16},
+                                       {.window = 5, .block = 8},
+                                       {.window = 7, .block = 4}}) {
+    ConformalKVTree tree(features, options);
+    Stream stream = some_stream(40, 30);
+    append(tree, stream, 0, 40);
+    Rng rng({.seed = 3, .stream = 4});
+    for (std::uint64_t round = 0; round < 400; ++round) {
+      const std::int64_t kept =
+          tree.length() - drawn(rng, 0, std::min<std::int64_t>(tree.length(), 14));
+      tree.rollback(kept);
+      stream = spliced(stream, kept, some_stream(drawn(rng, 1, 16), 1000 + round));
+      while (tree.length() < stream.zeta.size(2)) {
+        append(tree, stream, tree.length(), tree.length() + 1);
+        if (drawn(rng, 0, 2) > 0) continue;
+        const std::int64_t n = tree.length() - options.window;
+        if (n < 1) continue;
+        const Tensor f = features.of(Variable(stream.zeta.slice(2, 0, n))).data();
+        const Tensor expected = matmul(f.transpose(-1, -2), stream.v.slice(2, 0, n));
+        ASSERT_LT(distance(tree.moments(tree.length() - 1), expected), 1e-10)
+            << "round " << round << ", " << n << " far keys, blocks of " << options.block;
+      }
+    }
+  }
+}
+
 TEST(ConformalKVTree, NodesOfAnyQueryFollowFromTheBitsOfItsBlocks) {
   const Stream stream = some_stream(600, 3);
   ConformalKVTree tree = small_tree();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <optional>
 
 #include "core/ops.h"
@@ -28,15 +29,9 @@ constexpr std::array<std::pair<const char*, KeyCloud>, 3> key_clouds = {
      {"low rank", KeyCloud::low_rank}}};
 constexpr std::array<const char*, 2> kernel_names = {"conformal", "softmax"};
 
-// What a search cost and what it promised.
-struct Search {
-  double nodes, work;  // work: distances per visible key, 1 for looking at every key
-  bool has_converged, is_within_bound;
-};
-
 // Means and counts over the queries of one setting.
 struct Cost {
-  double nodes = 0, work = 0;
+  double nodes = 0, work = 0;  // work: distances per key, 1 for looking at every key
   std::int64_t n_converged = 0, n_within_bound = 0;
 };
 
@@ -90,8 +85,10 @@ class PruningStudy final : public Study {
   std::vector<Setting> settings() const;
   Cloud cloud_of(const Setting& setting, std::uint64_t seed) const;
   CertifiedWeight weight(const Setting& setting) const;
-  Search search(const Cloud& cloud, std::int64_t query, const Setting& setting) const;
-  void measure(Setting& setting, const Cloud& cloud) const;
+  CertifiedOutput evaluate(const Cloud& cloud, std::int64_t query, const Setting& setting,
+                           double epsilon) const;
+  const std::vector<CertifiedOutput>& exact_outputs(Cloud& cloud, const Setting& setting) const;
+  void measure(Setting& setting, Cloud& cloud) const;
 
   std::vector<Series> series_of(const std::vector<Setting>& all, const IsOf& is_of, const Number& x,
                                 const Number& y) const;
@@ -146,6 +143,7 @@ void PruningStudy::describe(Schema& schema) {
 struct PruningStudy::Cloud {
   Tensor keys, values, queries;  // [n, d], [n, d_v], [n_queries, d]
   CertifiedAttention attention;
+  std::map<std::pair<std::int64_t, double>, std::vector<CertifiedOutput>> exact = {};
 };
 
 // Queries lie near keys, as those do that look for something.
@@ -178,7 +176,10 @@ PruningStudy::Cloud PruningStudy::cloud_of(const Setting& setting, std::uint64_t
   const Tensor queries = add(concat(sought, 0), offsets("queries", n_queries, query_noise));
   const Tensor values =
       random_normal({n, d_v}, setting.value_mean, 1, stream("values"), DType::f64);
-  return {keys, values, polar(queries).direction, CertifiedAttention(keys, values, leaf_size)};
+  return {.keys = keys,
+          .values = values,
+          .queries = polar(queries).direction,
+          .attention = CertifiedAttention(keys, values, leaf_size)};
 }
 
 CertifiedWeight PruningStudy::weight(const Setting& setting) const {
@@ -194,33 +195,44 @@ double distance_between(const std::vector<double>& a, const std::vector<double>&
   return std::sqrt(squares);
 }
 
-// The exact output is that of a search that stops nowhere.
-Search PruningStudy::search(const Cloud& cloud, std::int64_t query, const Setting& setting) const {
-  CertifiedQuery ask{.direction = cloud.queries.slice(0, query, query + 1).reshape({d}),
-                     .weight = weight(setting),
-                     .epsilon = setting.epsilon};
-  const CertifiedOutput found = cloud.attention.evaluate(ask);
-  ask.epsilon = 0;
-  const CertifiedOutput exact = cloud.attention.evaluate(ask);
-  const auto n_distances = static_cast<double>(found.nodes_visited + found.keys_evaluated);
-  return {.nodes = static_cast<double>(found.nodes_visited),
-          .work = n_distances / static_cast<double>(cloud.attention.n_keys()),
-          .has_converged = found.end == CertifiedEnd::converged,
-          .is_within_bound = found.log_scale == exact.log_scale &&
-                             distance_between(found.out, exact.out) <= found.bound + exact.bound};
+CertifiedOutput PruningStudy::evaluate(const Cloud& cloud, std::int64_t query,
+                                       const Setting& setting, double epsilon) const {
+  return cloud.attention.evaluate(
+      {.direction = cloud.queries.slice(0, query, query + 1).reshape({d}),
+       .weight = weight(setting),
+       .epsilon = epsilon});
 }
 
-void PruningStudy::measure(Setting& setting, const Cloud& cloud) const {
-  std::vector<Search> searches(static_cast<std::size_t>(n_queries));
+// The exact outputs are those of a search that stops nowhere; every epsilon is held to them.
+const std::vector<CertifiedOutput>& PruningStudy::exact_outputs(Cloud& cloud,
+                                                                const Setting& setting) const {
+  std::vector<CertifiedOutput>& exact = cloud.exact[{setting.kernel, setting.beta}];
+  if (!exact.empty()) return exact;
+  exact.resize(static_cast<std::size_t>(n_queries));
   parallel_for_each(n_queries, 1, [&](std::int64_t i) {
-    searches[static_cast<std::size_t>(i)] = search(cloud, i, setting);
+    exact[static_cast<std::size_t>(i)] = evaluate(cloud, i, setting, /*epsilon=*/0);
   });
-  for (const Search& one : searches) {
-    setting.cost.nodes += one.nodes / static_cast<double>(n_queries);
-    setting.cost.work += one.work / static_cast<double>(n_queries);
-    setting.cost.n_converged += one.has_converged ? 1 : 0;
-    setting.cost.n_within_bound += one.is_within_bound ? 1 : 0;
+  return exact;
+}
+
+void PruningStudy::measure(Setting& setting, Cloud& cloud) const {
+  const std::vector<CertifiedOutput>& exact_of = exact_outputs(cloud, setting);
+  std::vector<CertifiedOutput> found_for(exact_of.size());
+  parallel_for_each(n_queries, 1, [&](std::int64_t i) {
+    found_for[static_cast<std::size_t>(i)] = evaluate(cloud, i, setting, setting.epsilon);
+  });
+  Cost& cost = setting.cost;
+  for (std::size_t i = 0; i < exact_of.size(); ++i) {
+    const CertifiedOutput &found = found_for[i], &exact = exact_of[i];
+    cost.nodes += static_cast<double>(found.nodes_visited);
+    cost.work += static_cast<double>(found.nodes_visited + found.keys_evaluated);
+    cost.n_converged += found.end == CertifiedEnd::converged ? 1 : 0;
+    const bool is_within = found.log_scale == exact.log_scale &&
+                           distance_between(found.out, exact.out) <= found.bound + exact.bound;
+    cost.n_within_bound += is_within ? 1 : 0;
   }
+  cost.nodes /= static_cast<double>(n_queries);
+  cost.work /= static_cast<double>(n_queries * setting.n);
 }
 
 // Every inverse temperature with every epsilon, then every number of keys, then values of mean 0.

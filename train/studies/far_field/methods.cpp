@@ -17,6 +17,21 @@ BallPoints points_of(const HeadSample& sample, const ConformalKernel& kernel) {
                        Variable(Tensor::full({1}, sample.alpha, DType::f64)), kernel.s);
 }
 
+BallPoints other_points(HeadSample sample, const ConformalKernel& kernel) {
+  sample.q = sample.other_q;
+  sample.k = sample.other_k;
+  return points_of(sample, kernel);
+}
+
+// The norm of what is lost of a matrix when all but its n largest singular values are.
+double tail_of(const Tensor& singular_values, std::int64_t n) {
+  const std::vector<double> values = singular_values.to_vector<double>();
+  double lost = 0;
+  for (std::size_t i = static_cast<std::size_t>(n); i < values.size(); ++i)
+    lost += values[i] * values[i];
+  return std::sqrt(lost);
+}
+
 HeadInputs inputs_of(const HeadSample& sample) {
   return {.q = Variable(sample.q),
           .k = Variable(sample.k),
@@ -180,10 +195,7 @@ double radius_quantile(const HeadSample& sample, double share) {
 
 Tensor learned_landmarks(const HeadSample& sample, const ConformalKernel& kernel,
                          const Tensor& start, double r_far, double ridge, std::int64_t n_steps) {
-  HeadSample other = sample;
-  other.q = sample.other_q;
-  other.k = sample.other_k;
-  const BallPoints points = points_of(other, kernel);
+  const BallPoints points = other_points(sample, kernel);
   const Variable u = matmul(points.qhat, transpose(points.zeta, -1, -2));
   const Variable exact = unit_mean_kernel(kernel, points.radius, u);
   const Tensor landmarks = start.clone();
@@ -231,17 +243,24 @@ FarError error_of_window(const HeadSample& sample, const ConformalKernel& kernel
   return error_of_call(call, sample, kernel);
 }
 
+double least_pooled_error(const HeadSample& sample, const ConformalKernel& kernel,
+                          std::int64_t n_features) {
+  const BallPoints points = other_points(sample, kernel);
+  const Variable& r = points.radius.r;
+  const Variable u = matmul(points.qhat, transpose(points.zeta, -1, -2));
+  const Variable log_kernel = scale(log(affine(square(r), 1, 1) - scale(r * u, 2)), -kernel.s);
+  const Variable rows = polar(exp(log_kernel - max(log_kernel, -1, /*keepdim=*/true))).direction;
+  return tail_of(singular_values(rows.data()), n_features) /
+         std::sqrt(static_cast<double>(rows.size(2)));
+}
+
 double least_weights_error(const HeadSample& sample, const ConformalKernel& kernel,
                            std::int64_t window, std::int64_t n_features) {
   const std::int64_t n = sample.q.size(2), half = n / 2;
   const Tensor weights = attention_weights(exact_call(sample, kernel)).data();
   const Tensor rectangle =
       weights.slice(2, std::min(half + window, n - 1), n).slice(3, 0, half).contiguous();
-  const std::vector<double> values = singular_values(rectangle).to_vector<double>();
-  double lost = 0;
-  for (std::size_t i = static_cast<std::size_t>(n_features); i < values.size(); ++i)
-    lost += values[i] * values[i];
-  return std::sqrt(lost) / norm_of(weights);
+  return tail_of(singular_values(rectangle), n_features) / norm_of(weights);
 }
 
 // Queries count by the mean square of their weights, 1 / share of degree 0, as they do in the error

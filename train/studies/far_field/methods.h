@@ -57,6 +57,12 @@ double least_weights_error(const HeadSample& sample, const ConformalKernel& kern
 double least_fixed_error(const HeadSample& sample, const ConformalKernel& kernel,
                          double window_error, std::int64_t n_features);
 
+/// Returns the least error that any M features can have that are fixed before the sequence is
+/// known, between all queries and keys of the sample's other sequences, where every query counts
+/// alike.
+double least_pooled_error(const HeadSample& sample, const ConformalKernel& kernel,
+                          std::int64_t n_features);
+
 /// Operations of one query, forward, with M features, relative to the exact window alone:
 /// products, sums and the solve of landmarks.
 double cost_of(const FarField& far_field, bool has_landmarks, std::int64_t d, std::int64_t window);

@@ -92,19 +92,21 @@ Registries with_probe(Probe& probe) {
   return known;
 }
 
-// What the layers get from one test sequence.
-std::vector<Probe::Layer> layers_of(const Experiment& experiment, Probe& probe,
-                                    std::uint64_t sequence) {
+// What the layers get from n test sequences.
+std::vector<Probe::Layer> layers_of(const Experiment& experiment, Probe& probe, std::uint64_t first,
+                                    std::int64_t n) {
   const NoGradGuard no_grad;
   probe.layers.clear();
   probe.is_open = true;
-  experiment.model->logits(experiment.task->sequences(Split::test, 0, sequence, 1).inputs, {});
+  experiment.model->logits(experiment.task->sequences(Split::test, 0, first, n).inputs, {});
   probe.is_open = false;
   return probe.layers;
 }
 
+// The rows of one head, x[n, H, length, d] -> [1, 1, n length, d].
 Tensor head_of(const Tensor& x, std::int64_t head) {
-  return x.slice(1, head, head + 1).to(DType::f64).contiguous();
+  const Tensor rows = x.slice(1, head, head + 1).to(DType::f64).contiguous();
+  return rows.reshape({1, 1, rows.size(0) * rows.size(2), rows.size(3)});
 }
 
 std::string training_words(const std::string& what, const SmallTraining& training) {
@@ -149,7 +151,7 @@ HeadSample clustered_sample(std::int64_t n, std::int64_t d, double alpha, std::i
 }
 
 std::vector<HeadSample> trained_samples(const std::string& what, const std::string& yaml,
-                                        double alpha,
+                                        double alpha, std::int64_t n_others,
                                         const std::function<void(std::int64_t step)>& before_step,
                                         std::vector<std::string>& words) {
   Probe probe;
@@ -159,8 +161,8 @@ std::vector<HeadSample> trained_samples(const std::string& what, const std::stri
                 what, known);
   const SmallTraining training = train_in_memory(*config, before_step);
   words.push_back(training_words(what, training));
-  const std::vector<Probe::Layer> layers = layers_of(training.experiment, probe, 0),
-                                  others = layers_of(training.experiment, probe, 1);
+  const std::vector<Probe::Layer> layers = layers_of(training.experiment, probe, 0, 1),
+                                  others = layers_of(training.experiment, probe, 1, n_others);
   std::vector<HeadSample> samples;
   for (std::size_t layer = 0; layer < layers.size(); ++layer) {
     for (std::int64_t head = 0; head < layers[layer].q.size(1); ++head) {

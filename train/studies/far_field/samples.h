@@ -14,7 +14,7 @@ namespace mobius {
 struct HeadSample {
   std::string name;
   Tensor q, k, v;
-  Tensor other_q, other_k;  // of another sequence, which a far field may be fitted to
+  Tensor other_q, other_k;  // of other sequences, which a far field may be fitted to
   double alpha = 1;
 };
 
@@ -28,10 +28,10 @@ HeadSample clustered_sample(std::int64_t n, std::int64_t d, double alpha, std::i
 
 /// Trains the model that a configuration describes, without its section `attention`, with conformal
 /// attention of this initial alpha, and returns what each head of each layer gets from test
-/// sequence 0; the other sequence is number 1. `what` begins the names. `before_step` is called as
-/// by train_in_memory(). Appends to `words` what became of the training.
+/// sequence 0; the other sequences are the n_others next. `what` begins the names. `before_step` is
+/// called as by train_in_memory(). Appends to `words` what became of the training.
 std::vector<HeadSample> trained_samples(const std::string& what, const std::string& yaml,
-                                        double alpha,
+                                        double alpha, std::int64_t n_others,
                                         const std::function<void(std::int64_t step)>& before_step,
                                         std::vector<std::string>& words);
 
