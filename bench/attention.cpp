@@ -13,7 +13,7 @@
 #include "bench/process_memory.h"
 #include "bench/timing.h"
 #include "core/parallel.h"
-#include "nn/attention/conformal_hierarchical.h"
+#include "nn/attention/conformal/conformal_hierarchical.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/performer.h"
 #include "nn/attention/softmax.h"

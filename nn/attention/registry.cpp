@@ -1,6 +1,6 @@
 #include "nn/attention/attention.h"
-#include "nn/attention/conformal.h"
-#include "nn/attention/conformal_hierarchical.h"
+#include "nn/attention/conformal/conformal.h"
+#include "nn/attention/conformal/conformal_hierarchical.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/performer.h"
 #include "nn/attention/softmax.h"

@@ -4,7 +4,8 @@
 
 #include "autograd/ops.h"
 #include "core/error.h"
-#include "nn/attention/conformal_hierarchical.h"
+#include "nn/attention/conformal/conformal_hierarchical.h"
+#include "nn/attention/conformal/landmark_basis.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/performer.h"
 #include "nn/attention/w2.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/backend.h"
-#include "nn/attention/conformal.h"
+#include "nn/attention/conformal/conformal.h"
 #include "nn/attention/performer.h"
 #include "nn/attention/softmax.h"
 #include "nn/attention/w2.h"

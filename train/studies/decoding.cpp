@@ -5,9 +5,9 @@
 #include <cmath>
 #include <utility>
 
-#include "nn/attention/conformal.h"
-#include "nn/attention/conformal_hierarchical.h"
-#include "nn/attention/degree_basis.h"
+#include "nn/attention/conformal/conformal.h"
+#include "nn/attention/conformal/conformal_hierarchical.h"
+#include "nn/attention/conformal/degree_basis.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/softmax.h"
 

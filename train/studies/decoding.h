@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/attention/far_field.h"
-#include "nn/attention/kv_tree.h"
+#include "nn/attention/conformal/far_field.h"
+#include "nn/attention/conformal/kv_tree.h"
 
 namespace mobius {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/ops.h"
-#include "nn/attention/conformal.h"
+#include "nn/attention/conformal/conformal.h"
 #include "train/studies/builtin.h"
 #include "train/studies/decoding.h"
 

@@ -11,7 +11,7 @@
 
 #include "core/ops.h"
 #include "core/parallel.h"
-#include "nn/attention/certified.h"
+#include "nn/attention/conformal/certified.h"
 #include "nn/attention/softmax.h"
 #include "train/results/numbers.h"
 #include "train/studies/builtin.h"

@@ -7,8 +7,9 @@
 #include <numeric>
 
 #include "core/rng.h"
-#include "nn/attention/conformal_hierarchical.h"
-#include "nn/attention/degree_basis.h"
+#include "nn/attention/conformal/conformal_hierarchical.h"
+#include "nn/attention/conformal/degree_basis.h"
+#include "nn/attention/conformal/landmark_basis.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/performer.h"
 #include "nn/attention/softmax_naive.h"

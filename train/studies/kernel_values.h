@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "nn/attention/conformal.h"
+#include "nn/attention/conformal/conformal.h"
 
 namespace mobius {
 

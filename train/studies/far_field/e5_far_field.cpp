@@ -9,7 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "nn/attention/degree_basis.h"
+#include "nn/attention/conformal/degree_basis.h"
+#include "nn/attention/conformal/landmark_basis.h"
 #include "train/results/numbers.h"
 #include "train/studies/builtin.h"
 #include "train/studies/far_field/methods.h"
@@ -212,6 +213,7 @@ Outcome FarFieldStudy::compare(const HeadSample& sample, const std::vector<Metho
     outcome.errors.push_back(error_of(*method.make(sample), sample, k, window));
   outcome.least = least_weights_error(sample, k, window, k.d + 1);
   outcome.least_fixed = least_fixed_error(sample, k, outcome.errors[of_window].weights, k.d + 1);
+  outcome.least_pooled = least_pooled_error(sample, k, k.d + 1);
   return outcome;
 }
 

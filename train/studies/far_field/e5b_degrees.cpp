@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "nn/attention/degrees.h"
+#include "nn/attention/conformal/degrees.h"
 #include "train/results/numbers.h"
 #include "train/studies/builtin.h"
 #include "train/studies/kernel_values.h"

@@ -4,9 +4,10 @@
 #include <cmath>
 
 #include "core/ops.h"
-#include "nn/attention/conformal_hierarchical.h"
-#include "nn/attention/degree_basis.h"
-#include "nn/attention/degrees.h"
+#include "nn/attention/conformal/conformal_hierarchical.h"
+#include "nn/attention/conformal/degree_basis.h"
+#include "nn/attention/conformal/degrees.h"
+#include "nn/attention/conformal/landmark_basis.h"
 
 namespace mobius {
 

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "nn/attention/conformal.h"
-#include "nn/attention/far_field.h"
+#include "nn/attention/conformal/conformal.h"
+#include "nn/attention/conformal/far_field.h"
 #include "train/studies/far_field/samples.h"
 
 namespace mobius {

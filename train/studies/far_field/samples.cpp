@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/ops.h"
-#include "nn/attention/conformal.h"
+#include "nn/attention/conformal/conformal.h"
 #include "train/results/numbers.h"
 #include "train/studies/small_training.h"
 

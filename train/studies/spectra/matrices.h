@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/options/schema.h"
-#include "nn/attention/conformal.h"
+#include "nn/attention/conformal/conformal.h"
 
 namespace mobius {
 

@@ -1,4 +1,4 @@
-#include "nn/attention/degrees.h"
+#include "nn/attention/conformal/degrees.h"
 
 #include <algorithm>
 #include <cmath>

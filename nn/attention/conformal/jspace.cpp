@@ -1,4 +1,4 @@
-#include "nn/attention/jspace.h"
+#include "nn/attention/conformal/jspace.h"
 
 #include <cmath>
 #include <limits>

@@ -1,7 +1,7 @@
-#include "nn/attention/degree_basis.h"
+#include "nn/attention/conformal/degree_basis.h"
 
 #include "core/error.h"
-#include "nn/attention/degrees.h"
+#include "nn/attention/conformal/degrees.h"
 
 namespace mobius {
 

@@ -17,7 +17,7 @@
 #include <memory>
 #include <vector>
 
-#include "nn/attention/conformal.h"
+#include "nn/attention/conformal/conformal.h"
 
 namespace mobius {
 

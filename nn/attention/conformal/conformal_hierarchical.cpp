@@ -1,4 +1,4 @@
-#include "nn/attention/conformal_hierarchical.h"
+#include "nn/attention/conformal/conformal_hierarchical.h"
 
 #include <limits>
 

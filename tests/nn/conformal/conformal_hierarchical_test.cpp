@@ -1,6 +1,6 @@
 // Hierarchical conformal attention: against the exact one, against its own weights as a matrix,
 // and against differences.
-#include "nn/attention/conformal_hierarchical.h"
+#include "nn/attention/conformal/conformal_hierarchical.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "core/backend.h"
+#include "nn/attention/conformal/landmark_basis.h"
 #include "tests/autograd/gradcheck.h"
 #include "tests/error_of.h"
 #include "tests/nn/layer_testing.h"

@@ -22,7 +22,7 @@
 
 #include "autograd/variable.h"
 #include "nn/attention/cache.h"
-#include "nn/attention/far_field.h"
+#include "nn/attention/conformal/far_field.h"
 
 namespace mobius {
 
@@ -67,12 +67,11 @@ struct KVTreeOptions {
 
 /// Appending a key touches O(log n) nodes, and so does a query, besides its window and fewer than
 /// `block` further keys. With an unlimited history every position can be read again, and the state
-/// is that of an ordinary cache and the n / block moments. With a history of 0 it is
-/// (w + block) (d + d_v) and about (log2(n / block) + 1) m d_v numbers a head; what it keeps of a
-/// key that has left the window does not depend on how many there are.
+/// is that of an ordinary cache and n / block moments. With a history of 0 it is at most
+/// 2 (w + block) (d + d_v) + block m and about (log2(n / block) + 3) m d_v numbers a head.
 ///
-/// A moment is a sum of at most log2(n / block) nodes, each a sum of two halves and so on, so its
-/// rounding error grows with log n, where that of a running sum grows with n.
+/// A moment is a sum of at most log2(n / block) + 1 nodes, each a sum of two halves and so on, so
+/// its rounding error grows with log n, where that of a running sum grows with n.
 class ConformalKVTree {
  public:
   /// Throws Error for options out of range.

@@ -1,4 +1,4 @@
-#include "nn/attention/kv_tree.h"
+#include "nn/attention/conformal/kv_tree.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // The expansion of the kernel by degrees against integrals over the sphere.
-#include "nn/attention/degrees.h"
+#include "nn/attention/conformal/degrees.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "nn/attention/certified.h"
+#include "nn/attention/conformal/certified.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "core/error.h"
-#include "nn/attention/ball_tree.h"
+#include "nn/attention/conformal/ball_tree.h"
 
 namespace mobius {
 

@@ -1,4 +1,4 @@
-#include "nn/attention/ball_tree.h"
+#include "nn/attention/conformal/ball_tree.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // A ball tree over directions, with sums of values by node: the geometry of certified evaluation
-// (nn/attention/certified.h).
+// (nn/attention/conformal/certified.h).
 //
 // A node covers some keys by a ball of the sphere: a centre and an angle that no key of the node
 // exceeds. Angles are in radians, and every bound on an angle includes the rounding of the

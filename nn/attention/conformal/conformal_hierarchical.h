@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "nn/attention/conformal.h"
-#include "nn/attention/far_field.h"
-#include "nn/attention/kv_tree.h"
+#include "nn/attention/conformal/conformal.h"
+#include "nn/attention/conformal/far_field.h"
+#include "nn/attention/conformal/kv_tree.h"
 
 namespace mobius {
 

@@ -18,7 +18,7 @@
 
 #include <vector>
 
-#include "nn/attention/jspace.h"
+#include "nn/attention/conformal/jspace.h"
 
 namespace mobius {
 

@@ -1,12 +1,12 @@
 // The far field of exact low degrees against the kernel.
-#include "nn/attention/degree_basis.h"
+#include "nn/attention/conformal/degree_basis.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "core/error.h"
-#include "nn/attention/degrees.h"
+#include "nn/attention/conformal/degrees.h"
 #include "tests/autograd/gradcheck.h"
 #include "tests/nn/nn_testing.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "nn/attention/jspace.h"
+#include "nn/attention/conformal/jspace.h"
 #include "nn/attention/multi_head.h"
 
 namespace mobius {

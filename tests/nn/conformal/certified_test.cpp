@@ -1,5 +1,5 @@
 // Certified attention against sums in long double, which exceed f64 by 11 bits and f32 by 40.
-#include "nn/attention/certified.h"
+#include "nn/attention/conformal/certified.h"
 
 #include <gtest/gtest.h>
 

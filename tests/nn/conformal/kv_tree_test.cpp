@@ -1,11 +1,12 @@
 // Reading a stream of keys token by token against forms that see all of them at once.
-#include "nn/attention/kv_tree.h"
+#include "nn/attention/conformal/kv_tree.h"
 
 #include <gtest/gtest.h>
 
 #include <bit>
 
-#include "nn/attention/conformal_hierarchical.h"
+#include "nn/attention/conformal/conformal_hierarchical.h"
+#include "nn/attention/conformal/landmark_basis.h"
 #include "tests/error_of.h"
 #include "tests/nn/nn_testing.h"
 

@@ -1,4 +1,4 @@
-#include "nn/attention/conformal.h"
+#include "nn/attention/conformal/conformal.h"
 
 #include <algorithm>
 #include <limits>

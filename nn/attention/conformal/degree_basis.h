@@ -1,7 +1,7 @@
 // The far field that keeps the lowest degrees of the kernel exactly (docs/MATH.md, section 2).
 #pragma once
 
-#include "nn/attention/far_field.h"
+#include "nn/attention/conformal/far_field.h"
 
 namespace mobius {
 
@@ -10,7 +10,8 @@ namespace mobius {
 /// products.
 Variable pair_products(const Variable& x, double off_diagonal);
 
-/// With mu_l the eigenvalue of degree l (nn/attention/degrees.h), the kernel of unit mean is
+/// With mu_l the eigenvalue of degree l (nn/attention/conformal/degrees.h), the kernel of unit mean
+/// is
 ///
 ///   1 + mu_1 d u + mu_2 (d + 2)/2 (d u^2 - 1) + ...
 ///
