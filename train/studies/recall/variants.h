@@ -23,7 +23,7 @@ struct RecallSettings {
   std::int64_t vocab = 64;
   std::int64_t d_model = 64;
   std::int64_t n_heads = 1;
-  std::int64_t max_steps = 800;
+  std::int64_t max_steps = 700;
   std::int64_t batch_size = 64;
   double lr = 5e-3;
   double alpha = 4;
