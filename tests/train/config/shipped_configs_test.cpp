@@ -21,11 +21,11 @@ namespace fs = std::filesystem;
 const fs::path kConfigs = fs::path(MOBIUS_SOURCE_DIR) / "configs";
 
 // Builds the model and compares its size with the prediction. A configuration that reads text gets
-// a short one.
+// one with enough test sequences for each.
 void build(Config& config, const TemporaryFolder& folder) {
   if (auto* lm = dynamic_cast<LmOptions*>(config.task.options.get())) {
     lm->text = folder / "text.txt";
-    write_text(lm->text, some_text(100));
+    write_text(lm->text, some_text(12000));
   }
   const Experiment experiment = build_experiment(config);
   const ModelSize size =
