@@ -8,6 +8,7 @@
 
 #include "train/studies/builtin.h"
 #include "train/studies/decoding.h"
+#include "train/studies/ranges.h"
 
 namespace mobius {
 
@@ -33,9 +34,7 @@ class DecodingStudy final : public Study {
     schema.field("window", sizes_.window, "newest keys, which the tree reads exactly").positive();
     schema.field("block", sizes_.block, "keys of a leaf of the tree").positive();
     schema.field("seconds", seconds_, "of each measurement").positive();
-    schema.check("contexts", [this] {
-      if (contexts_.empty()) throw ConfigError("expected at least one length, got none");
-    });
+    require_some(schema, "contexts", contexts_);
   }
   StudyResult run(const StudyContext& context) const override;
 
