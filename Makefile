@@ -30,7 +30,7 @@ test-asan: preset = asan
 test-asan: build ## run the unit tests under the address and undefined-behaviour sanitizers
 	ctest --preset $(preset) --parallel $(jobs)
 
-bench: build ## time matrix products, training steps and attention, and PyTorch's if installed
+bench: build ## time matrix products, training steps, attention and decoding, and PyTorch's if installed
 	python3 bench/run.py --build build
 
 format: ## run clang-format on every source

@@ -84,7 +84,7 @@ Kernel conformal_hierarchical(const Arguments& a, FarFieldKind kind) {
   far.kind = kind;
   if (kind == FarFieldKind::landmarks) far.landmark_source = LandmarkSource::learned;
   const auto builder = make_far_field_builder(
-      far, kernel, a.heads,
+      far, kernel, /*alpha=*/1, a.heads,
       Initializer(/*seed=*/1, /*std=*/1, /*orthogonal=*/false, DType::f32, Device{}));
   std::vector<Variable> parameters{alpha};
   for (const Module::NamedParameter& parameter : builder->parameters())

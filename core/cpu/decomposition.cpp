@@ -7,6 +7,8 @@
 #include <lapacke.h>
 
 #include <algorithm>
+#include <limits>
+#include <vector>
 
 #include "core/cpu/kernels.h"
 #include "core/error.h"

@@ -96,10 +96,8 @@ std::string to_markdown(const std::vector<StudyReport>& reports) {
       "# Experiments\n\n";
   text += fmt::format(
       "`make experiments` runs all of them and writes this folder; every number below is of that "
-      "run, on {}. The command "
-      "below each section repeats it alone and writes its figures, a page and `NAME.json` with all "
-      "numbers to "
-      "`runs/experiments/`.\n\n",
+      "run, on {}. The command below each section repeats it alone and writes its figures, a page "
+      "and `NAME.json` with all numbers to `runs/experiments/`.\n\n",
       plain(processor_name()));
   text += overview_of(reports);
   for (const StudyReport& report : reports) text += section_of(report);

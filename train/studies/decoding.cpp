@@ -53,8 +53,7 @@ class TreeDecoder final : public OneToken {
  public:
   TreeDecoder(const DecodingSizes& sizes, std::int64_t n, std::uint64_t seed)
       : OneToken(sizes, seed),
-        cache_(far_field_of(sizes),
-               {.window = sizes.window, .block = sizes.block, .history = sizes.history}) {
+        cache_(far_field_of(sizes), {.window = sizes.window, .block = sizes.block, .history = 0}) {
     for_random_keys(sizes, n, seed, [&](const Tensor& k, const Tensor& v) {
       cache_.append(Variable(polar(k).direction), Variable(v));
     });

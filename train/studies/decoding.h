@@ -17,10 +17,9 @@ namespace mobius {
 struct DecodingSizes {
   std::int64_t n_heads = 1;
   std::int64_t head_dim = 64;  // of keys and values
-  std::int64_t window = 64;    // of the tree, as the three below
-  std::int64_t block = 64;
-  std::int64_t degree = 1;  // of the far field's features
-  std::int64_t history = 0;
+  std::int64_t window = 64;    // of the tree
+  std::int64_t block = 64;     // keys of a leaf of the tree
+  std::int64_t degree = 1;     // of the features of keys in the tree
 };
 
 enum class DecodingKind {

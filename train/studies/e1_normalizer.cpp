@@ -145,14 +145,9 @@ void NormalizerStudy::describe(Schema& schema) {
   schema.field("custom_gamma", custom_gamma, "exponent gamma of the custom weight").non_negative();
   schema.field("n_keys", n_keys, "keys that a query sees").at_least(2).at_most(1e7);
   schema.field("n_trials", n_trials, "draws of as many keys").at_least(2).at_most(1e6);
-  const auto require_one = [&schema](const std::string& key, const auto& list) {
-    schema.check(key, [&list] {
-      if (list.empty()) throw ConfigError("expected at least one number");
-    });
-  };
-  require_one("dims", dims);
-  require_one("radii", radii);
-  require_one("n_keys", n_keys);
+  require_some(schema, "dims", dims);
+  require_some(schema, "radii", radii);
+  require_some(schema, "n_keys", n_keys);
 }
 
 std::vector<NamedKernel> NormalizerStudy::kernels(std::int64_t d) const {
@@ -338,11 +333,8 @@ void NormalizerStudy::compare_with_layer(std::uint64_t seed, StudyResult& result
     for (const NamedKernel& named : kernels(d)) {
       const RadiusValue radius = at_radius(0.5);
       const double beta = radius_to_beta(radius.r, named.kernel.s);
-      const HeadInputs in{
-          .q = Variable(scale(keys_at({1}, d), beta * std::sqrt(static_cast<double>(d)))),
-          .k = Variable(keys),
-          .v = {}};
-      const Variable alpha(Tensor::ones({1}, DType::f64));
+      const HeadInputs in{.q = Variable(query_of(beta, d)), .k = Variable(keys), .v = {}};
+      const Variable alpha = f64_scalar(1);
       const Tensor weights =
           attention_weights(conformal_call(in, alpha, named.kernel, ConformalNormalize::analytic))
               .data();

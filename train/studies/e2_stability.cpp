@@ -55,8 +55,7 @@ std::vector<double> weights_of(Kind kind, const HeadInputs& in) {
 // cosines.
 std::vector<double> weights_at(Kind kind, double beta, const std::vector<double>& cosines,
                                std::int64_t d, const Precision& precision) {
-  const double length = beta * std::sqrt(static_cast<double>(d));
-  return weights_of(kind, {.q = rounded(scale(keys_at({1}, d), length), precision),
+  return weights_of(kind, {.q = rounded(query_of(beta, d), precision),
                            .k = rounded(keys_at(cosines, d), precision),
                            .v = {}});
 }
@@ -153,13 +152,12 @@ void StabilityStudy::show_ranges(StudyResult& result) const {
                    "where softmax's range grows tenfold in each",
                    short_number(largest_beta), before, last, expected),
        std::abs(last / expected - 1) < 0.01 && std::abs(before / expected - 1) < 0.02});
-  result.findings.push_back(fmt::format(
-      "At beta = {}, the weights of keys at u = 1 and u = -1 differ by a factor of e^{:.0f} in "
-      "conformal attention and of e^{} in softmax. The layer's own weights in f64 have the range "
-      "of "
-      "the formula within {} of it.",
-      short_number(largest_beta), range_of(largest_beta), short_number(2 * largest_beta),
-      short_number(largest_error)));
+  result.findings.push_back(
+      fmt::format("At beta = {}, the weights of keys at u = 1 and u = -1 differ by a factor of "
+                  "e^{:.0f} in conformal attention and of e^{} in softmax. The layer's own weights "
+                  "in f64 have the range of the formula within {} of it.",
+                  short_number(largest_beta), range_of(largest_beta),
+                  short_number(2 * largest_beta), short_number(largest_error)));
 }
 
 // The inverse temperatures at which weights overflow or vanish, found by halving.
@@ -332,8 +330,7 @@ StudyResult StabilityStudy::run(const StudyContext& context) const {
       "The reason is the slope of the log weight over u: it is beta everywhere in softmax, and at "
       "most s / (1 - u) in conformal attention, {} at u = 0, however sharp the query. Where the "
       "sum of the weights divides out the error of one dominant key, softmax and the empirical "
-      "form "
-      "keep only the rounding of v; the analytic form keeps that of the weight itself.",
+      "form keep only the rounding of v; the analytic form keeps that of the weight itself.",
       short_number(s())));
   return result;
 }

@@ -22,11 +22,9 @@ constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
 // the first axis and keys at the cosines.
 std::vector<double> layer_weights(const ConformalKernel& kernel, double beta,
                                   const std::vector<double>& cosines) {
-  const double length = beta * std::sqrt(static_cast<double>(kernel.d));
-  const HeadInputs in{.q = Variable(scale(keys_at({1}, kernel.d), length)),
-                      .k = Variable(keys_at(cosines, kernel.d)),
-                      .v = {}};
-  const Variable alpha(Tensor::ones({1}, DType::f64));
+  const HeadInputs in{
+      .q = Variable(query_of(beta, kernel.d)), .k = Variable(keys_at(cosines, kernel.d)), .v = {}};
+  const Variable alpha = f64_scalar(1);
   return attention_weights(conformal_call(in, alpha, kernel, ConformalNormalize::none))
       .data()
       .to_vector<double>();

@@ -11,6 +11,7 @@
 #include "nn/attention/conformal/conformal.h"
 #include "train/studies/builtin.h"
 #include "train/studies/decoding.h"
+#include "train/studies/ranges.h"
 
 namespace mobius {
 
@@ -29,13 +30,6 @@ struct LeafRow {
   double bytes = 0;          // without history
   double nodes_per_key = 0;  // numbers of the nodes for each key, with all history
 };
-
-template <class T>
-void require_some(Schema& schema, std::string key, const std::vector<T>& values) {
-  schema.check(std::move(key), [&values] {
-    if (values.empty()) throw ConfigError("expected at least one number, got none");
-  });
-}
 
 class BlocksStudy final : public Study {
  public:
@@ -219,10 +213,10 @@ std::string error_change(const std::vector<Series>& centred, const std::vector<S
   const double smallest = centred[0].x.front(), largest = centred[0].x.back();
   return fmt::format(
       "Relative to the exact sum, nodes of {:.0f} keys have an error of {:.2f} to {:.2f} times "
-      "that "
-      "of nodes of {:.0f} if the values have mean 0: larger nodes are no worse, because all share "
-      "one basis. If they have mean 1, it is {:.3f} to {:.3f} times as large (the root of {:.0f} / "
-      "{:.0f} is {:.3f}): features hold the mean of the values, and what they miss averages out.",
+      "that of nodes of {:.0f} if the values have mean 0: larger nodes are no worse, because all "
+      "share one basis. If they have mean 1, it is {:.3f} to {:.3f} times as large (the root of "
+      "{:.0f} / {:.0f} is {:.3f}): features hold the mean of the values, and what they miss "
+      "averages out.",
       largest, least, most, smallest, least_shifted, most_shifted, smallest, largest,
       std::sqrt(smallest / largest));
 }
@@ -244,10 +238,9 @@ std::string leaf_finding(const std::vector<LeafRow>& rows, const DecodingSizes& 
                         [](const LeafRow& a, const LeafRow& b) { return a.bytes < b.bytes; });
   return fmt::format(
       "A leaf of {:.0f} keys takes {:.1f} numbers of nodes for each key, beside the {:.0f} of the "
-      "key and its "
-      "value, and one of {:.0f} keys takes {:.1f}; the next token takes {:.2f} times as long with "
-      "the small leaf as with the large one, and any other position {:.2f} times. Without history "
-      "the state is smallest with leaves of {:.0f} keys, {:.0f} KiB.",
+      "key and its value, and one of {:.0f} keys takes {:.1f}; the next token takes {:.2f} times "
+      "as long with the small leaf as with the large one, and any other position {:.2f} times. "
+      "Without history the state is smallest with leaves of {:.0f} keys, {:.0f} KiB.",
       smallest.block, smallest.nodes_per_key, numbers, largest.block, largest.nodes_per_key,
       smallest.next_microseconds / largest.next_microseconds,
       smallest.any_microseconds / largest.any_microseconds, leanest.block, leanest.bytes / 1024);

@@ -449,20 +449,17 @@ void PruningStudy::judge_epsilon(const std::vector<Setting>& all, StudyResult& r
 PruningStudy::Times PruningStudy::times(const Setting& setting, const Cloud& cloud) const {
   const auto milliseconds_of = [&](const auto& one_query) {
     const auto start = std::chrono::steady_clock::now();
-    for (std::int64_t i = 0; i < n_queries; ++i) one_query(cloud.queries.slice(0, i, i + 1));
+    for (std::int64_t i = 0; i < n_queries; ++i) one_query(i);
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     return took.count() / static_cast<double>(n_queries);
   };
   const NoGradGuard no_grad;
   const Variable k(cloud.keys.reshape({1, 1, setting.n, d})),
       v(cloud.values.reshape({1, 1, setting.n, d_v}));
-  return {label(setting.cloud, setting.kernel), milliseconds_of([&](const Tensor& query) {
-            cloud.attention.evaluate({.direction = query.reshape({d}),
-                                      .weight = weight(setting),
-                                      .epsilon = setting.epsilon});
-          }),
-          milliseconds_of([&](const Tensor& query) {
-            const Variable q(query.reshape({1, 1, 1, d}));
+  return {label(setting.cloud, setting.kernel),
+          milliseconds_of([&](std::int64_t i) { evaluate(cloud, i, setting, setting.epsilon); }),
+          milliseconds_of([&](std::int64_t i) {
+            const Variable q(cloud.queries.slice(0, i, i + 1).reshape({1, 1, 1, d}));
             attention(softmax_call({.q = q, .k = k, .v = v}, setting.beta));
           })};
 }

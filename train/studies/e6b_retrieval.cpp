@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <numeric>
 
 #include "core/rng.h"
 #include "nn/attention/conformal/conformal_hierarchical.h"
@@ -18,6 +17,7 @@
 #include "train/results/numbers.h"
 #include "train/studies/builtin.h"
 #include "train/studies/kernel_values.h"
+#include "train/studies/ranges.h"
 
 namespace mobius {
 
@@ -27,7 +27,7 @@ namespace {
 using WeightsOf = std::function<Variable(const HeadInputs&)>;
 
 struct RetrievalKind {
-  std::string label, kind;  // kind: its name in a configuration
+  std::string label;
   WeightsOf weights;
 };
 
@@ -127,11 +127,8 @@ void RetrievalStudy::describe(Schema& schema) {
       .positive()
       .below(1);
   schema.field("ridge", ridge, "on the landmarks' Gram matrix").positive();
-  for (const char* key : {"n_keys", "betas"}) {
-    schema.check(key, [this] {
-      if (n_keys.empty() || betas.empty()) throw ConfigError("expected at least one number");
-    });
-  }
+  require_some(schema, "n_keys", n_keys);
+  require_some(schema, "betas", betas);
 }
 
 // The inverse temperature of every kind is |q|: softmax divides the product of |q| and |k| =
@@ -142,12 +139,12 @@ void RetrievalStudy::add_conformal(std::vector<RetrievalKind>& kinds, std::uint6
   for (const auto& [name, divisor] : {std::pair{"none", ConformalNormalize::none},
                                       {"analytic", ConformalNormalize::analytic},
                                       {"empirical", ConformalNormalize::empirical}}) {
-    kinds.push_back({fmt::format("conformal, {}", name), "conformal", [=](const HeadInputs& in) {
+    kinds.push_back({fmt::format("conformal, {}", name), [=](const HeadInputs& in) {
                        return attention_weights(conformal_call(in, per_length, newton, divisor));
                      }});
   }
   const auto add = [&](const std::string& label, std::shared_ptr<const FarField> far) {
-    kinds.push_back({label, "conformal_hierarchical", [=, this](const HeadInputs& in) {
+    kinds.push_back({label, [=, this](const HeadInputs& in) {
                        const BallPoints points = embed_in_ball(in.q, in.k, per_length, newton.s);
                        return attention_weights(hierarchical_call(
                            in, points, *far, newton, ConformalNormalize::analytic, window));
@@ -161,25 +158,22 @@ void RetrievalStudy::add_conformal(std::vector<RetrievalKind>& kinds, std::uint6
 
 std::vector<RetrievalKind> RetrievalStudy::kinds(std::uint64_t seed) const {
   std::vector<RetrievalKind> kinds = {
-      {"softmax", "softmax",
-       [](const HeadInputs& in) { return attention_weights(softmax_call(in)); }},
-      {"softmax_naive", "softmax_naive",
-       [](const HeadInputs& in) { return softmax_naive_weights(in); }}};
+      {"softmax", [](const HeadInputs& in) { return attention_weights(softmax_call(in)); }},
+      {"softmax_naive", [](const HeadInputs& in) { return softmax_naive_weights(in); }}};
   add_conformal(kinds, seed);
-  kinds.push_back({"linear", "linear",
-                   [](const HeadInputs& in) { return attention_weights(linear_call(in)); }});
-  const RngKey key{seed, stream_id("performer")};
   kinds.push_back(
-      {"performer", "performer",
-       [omega = orthogonal_gaussian(n_features, d, key, DType::f32)](const HeadInputs& in) {
-         return attention_weights(performer_call(in, omega));
-       }});
+      {"linear", [](const HeadInputs& in) { return attention_weights(linear_call(in)); }});
+  const RngKey key{seed, stream_id("performer")};
+  kinds.push_back({"performer", [omega = orthogonal_gaussian(n_features, d, key, DType::f32)](
+                                    const HeadInputs& in) {
+                     return attention_weights(performer_call(in, omega));
+                   }});
   for (const auto& [name, pattern] : {std::pair{"local", SparsePattern::local},
                                       {"strided", SparsePattern::strided},
                                       {"topk", SparsePattern::topk}}) {
     const SparseSelection selection{
         .pattern = pattern, .window = window, .stride = stride, .topk = topk};
-    kinds.push_back({fmt::format("sparse, {}", name), "sparse", [=](const HeadInputs& in) {
+    kinds.push_back({fmt::format("sparse, {}", name), [=](const HeadInputs& in) {
                        return attention_weights(sparse_call(in, selection));
                      }});
   }
@@ -190,10 +184,10 @@ std::vector<RetrievalKind> RetrievalStudy::kinds(std::uint64_t seed) const {
     return in;
   };
   const Variable tau(Tensor::full({1, 1, 1}, 2 * std::sqrt(static_cast<double>(d))));
-  kinds.push_back({"w2", "w2", [=](const HeadInputs& in) {
+  kinds.push_back({"w2", [=](const HeadInputs& in) {
                      return attention_weights(w2_call(with_covariance(in), tau));
                    }});
-  kinds.push_back({"w2_overlap", "w2_overlap", [=](const HeadInputs& in) {
+  kinds.push_back({"w2_overlap", [=](const HeadInputs& in) {
                      return attention_weights(w2_overlap_call(with_covariance(in)));
                    }});
   return kinds;
@@ -422,12 +416,11 @@ void RetrievalStudy::judge_analytic(const std::vector<RetrievalKind>& kinds,
       {fmt::format("The analytic constant may stand for the sum when a key is planted (n = {})",
                    compared_n_keys),
        "errors of the output with the analytic constant and with the sum: " + errors, is_as_close});
-  result.findings.push_back(fmt::format(
-      "The resolution limit of {} keys is at beta = {}. Beyond it the analytic output points at "
-      "the "
-      "planted value, but is too long, because one key alone exceeds the mean of all: only its "
-      "direction retrieves.",
-      compared_n_keys, short_number(limit)));
+  result.findings.push_back(
+      fmt::format("The resolution limit of {} keys is at beta = {}. Beyond it the analytic output "
+                  "points at the planted value, but is too long, because one key alone exceeds the "
+                  "mean of all: only its direction retrieves.",
+                  compared_n_keys, short_number(limit)));
 }
 
 // Keys of equal length and equal covariances leave nothing but the product in the distance.

@@ -20,6 +20,9 @@ inline constexpr std::array<std::pair<const char*, ConformalWeight>, 3> named_we
      {"poisson", ConformalWeight::poisson},
      {"jacobian", ConformalWeight::jacobian}}};
 
+/// One number in f64, which has no gradient.
+inline Variable f64_scalar(double x) { return Variable(Tensor::full({1}, x, DType::f64)); }
+
 /// A radius and its distance to the sphere.
 struct RadiusValue {
   double r, one_minus_r;
@@ -27,7 +30,7 @@ struct RadiusValue {
 
 /// The radius of an inverse temperature, as the layer computes it in f64, without its upper limit.
 inline RadiusValue radius_of(double beta, double s) {
-  const Radius radius = beta_to_radius(Variable(Tensor::full({1}, beta, DType::f64)), s);
+  const Radius radius = beta_to_radius(f64_scalar(beta), s);
   return {radius.r.item(), radius.one_minus_r.item()};
 }
 
@@ -54,8 +57,7 @@ inline double log_weight_slope(const RadiusValue& radius, double u, double s) {
 
 /// log E[Kt], the mean over the sphere, as the layer computes it in f64.
 inline double log_mean(const RadiusValue& radius, const ConformalKernel& kernel) {
-  const auto variable = [](double x) { return Variable(Tensor::full({1}, x, DType::f64)); };
-  return log_normalizer({variable(radius.r), variable(radius.one_minus_r)}, kernel).item();
+  return log_normalizer({f64_scalar(radius.r), f64_scalar(radius.one_minus_r)}, kernel).item();
 }
 
 /// Unit vectors [1, 1, n, d] at these cosines with the first axis.
@@ -68,6 +70,11 @@ inline Tensor keys_at(const std::vector<double>& cosines, std::int64_t d) {
     elements[first + 1] = std::sqrt((1 - cosines[i]) * (1 + cosines[i]));
   }
   return Tensor::from(elements, {1, 1, n, d});
+}
+
+/// A query [1, 1, 1, d] along the first axis, whose inverse temperature is beta if alpha is 1.
+inline Tensor query_of(double beta, std::int64_t d) {
+  return scale(keys_at({1}, d), beta * std::sqrt(static_cast<double>(d)));
 }
 
 }  // namespace mobius

@@ -1,11 +1,24 @@
-// Values at which studies evaluate something.
+// Lists of values at which studies evaluate something.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "core/error.h"
+#include "core/options/schema.h"
+
 namespace mobius {
+
+/// Makes the schema refuse an empty list for this key; `values` are what its field reads into.
+template <typename T>
+void require_some(Schema& schema, std::string key, const std::vector<T>& values) {
+  schema.check(std::move(key), [&values] {
+    if (values.empty()) throw ConfigError("expected at least one number, got none");
+  });
+}
 
 /// n >= 2 values from first to last, at equal distances.
 inline std::vector<double> evenly(double first, double last, std::int64_t n) {

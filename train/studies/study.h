@@ -73,7 +73,7 @@ struct StudyContext {
 class Study {
  public:
   virtual ~Study() = default;
-  /// The name by which it is chosen: "normaliser".
+  /// The name by which it is chosen: "e3_kernels".
   virtual std::string name() const = 0;
   /// What it asks, as a question in one sentence.
   virtual std::string question() const = 0;

@@ -123,7 +123,7 @@ struct Power {
     const bool has_root = whole != exponent;
     const auto of = [&](auto lanes) {
       const auto base = hn::PromoteTo(wide, lanes);
-      // With the sign of the exponent, a half of it is left.
+      // `whole` is cut towards 0, so the half that is left has the sign of the exponent.
       auto result = integer_power(wide, base, whole);
       if (has_root) {
         const auto root = hn::Sqrt(base);

@@ -14,8 +14,8 @@
 
 namespace mobius {
 
-/// Features whose products approach the kernel: <query(i), key(j)> ~ K(min(r_i, r_far), u_ij) /
-/// E[K], which has a mean of 1 over the sphere.
+/// Features whose products approach the kernel: <query(i), key(j)> ~ K(r_i, u_ij) / E[K], which has
+/// a mean of 1 over the sphere. A far field may cap the radius r_i.
 class FarField {
  public:
   virtual ~FarField() = default;
@@ -40,9 +40,9 @@ struct FarFieldOptions {
   double ridge = 1e-3;
 
   void describe(Schema& schema);
-  /// r_far, or unless it is given, the radius of an inverse temperature of 2 alpha: twice that of a
-  /// query of length sqrt(d). A kernel of 0.5 is so narrow in 64 dimensions that no key lies near a
-  /// landmark.
+  /// Returns r_far or, unless it is given, the radius of an inverse temperature of 2 alpha: twice
+  /// that of a query of length sqrt(d). A fixed radius would not suit every dimension: in 64, a
+  /// kernel of radius 0.5 is so narrow that no key lies near a landmark.
   double landmark_radius(const ConformalKernel& kernel, double alpha) const;
 };
 

@@ -1,5 +1,5 @@
 // The state of hierarchical conformal attention while a sequence is read token by token: the newest
-// keys and values, and a tree of the moments of all earlier ones (docs/MATH.md, section 2).
+// keys and values, and a tree of the moments of all earlier ones (docs/MATH.md, section 7).
 //
 // The output at position p is a near part, over the keys of the window (p-w, p] by the exact
 // kernel, and a far part, query_features(p) . M(p), over all earlier keys by their moments

@@ -15,6 +15,7 @@
 #include "train/studies/builtin.h"
 #include "train/studies/far_field/methods.h"
 #include "train/studies/far_field/samples.h"
+#include "train/studies/ranges.h"
 
 namespace mobius {
 
@@ -84,6 +85,9 @@ class FarFieldStudy final : public Study {
   Figure by_rank(std::uint64_t seed) const;
   Figure by_radius(std::uint64_t seed) const;
   Figure by_dimension(std::uint64_t seed) const;
+  std::vector<Claim> claims(const std::vector<Outcome>& outcomes,
+                            const std::vector<Outcome>& of_text,
+                            const std::vector<Outcome>& of_recall) const;
 };
 
 void FarFieldStudy::describe(Schema& schema) {
@@ -109,6 +113,7 @@ void FarFieldStudy::describe(Schema& schema) {
   schema.field("recall_window", recall_window_, "window on the short sequences of recall")
       .positive()
       .at_most(32);
+  require_some(schema, "alphas", alphas_);
 }
 
 // Landmarks are fitted to the keys of another sequence, with a radius that nine queries in ten stay
@@ -368,6 +373,40 @@ bool wins_everywhere(const std::vector<Outcome>& outcomes) {
   });
 }
 
+std::vector<Claim> FarFieldStudy::claims(const std::vector<Outcome>& outcomes,
+                                         const std::vector<Outcome>& of_text,
+                                         const std::vector<Outcome>& of_recall) const {
+  const Outcome& sharpest = outcomes[alphas_.size() - 1];
+  const double reached = sharpest.errors[of_degree_1].weights / sharpest.least_fixed;
+  const double worst_text = worst_of(of_text, of_degree_1);
+  const double worst_recall = std::ranges::max(of_recall, {}, &Outcome::least_pooled).least_pooled;
+  return {
+      {.statement = fmt::format("On the heads of a model trained on text, degrees 0 and 1 stay "
+                                "below an error of {}",
+                                short_number(target_)),
+       .measured = fmt::format("the largest error of a head is {:.3g}", worst_text),
+       .holds = worst_text < target_},
+      {.statement =
+           fmt::format("On {} keys, degrees 0 and 1 come within a tenth of the least error "
+                       "of weights that d + 1 features fixed in advance can have",
+                       sharpest.sample),
+       .measured = fmt::format("their error is {:.3g}, {:.3f} times the least",
+                               sharpest.errors[of_degree_1].weights, reached),
+       .holds = reached < 1.1},
+      {.statement =
+           fmt::format("Some d + 1 features, fixed in advance, bring the kernel between the "
+                       "queries and keys of a model trained on recall below an error of {}",
+                       short_number(target_)),
+       .measured = fmt::format("in the sharpest head none leave less than {:.3g}", worst_recall),
+       .holds = worst_recall < target_},
+      {.statement =
+           fmt::format("Degrees 0 and 1 are no worse than random landmarks of r_far {} on any keys",
+                       short_number(r_far_)),
+       .measured =
+           wins_everywhere(outcomes) ? "on none of the keys tried" : "on some keys they are",
+       .holds = wins_everywhere(outcomes)}};
+}
+
 StudyResult FarFieldStudy::run(const StudyContext& context) const {
   StudyResult result;
   const std::vector<HeadSample> text = text_samples(context, result.findings),
@@ -402,33 +441,7 @@ StudyResult FarFieldStudy::run(const StudyContext& context) const {
     context.progress("figures", part++, n_parts);
     result.figures.push_back((this->*draw)(context.seed));
   }
-  const Outcome& sharpest = outcomes[alphas_.size() - 1];
-  const double reached = sharpest.errors[of_degree_1].weights / sharpest.least_fixed;
-  const double worst_text = worst_of(of_text, of_degree_1);
-  const double worst_recall = std::ranges::max(of_recall, {}, &Outcome::least_pooled).least_pooled;
-  result.claims = {
-      {.statement = fmt::format("On the heads of a model trained on text, degrees 0 and 1 stay "
-                                "below an error of {}",
-                                short_number(target_)),
-       .measured = fmt::format("the largest error of a head is {:.3g}", worst_text),
-       .holds = worst_text < target_},
-      {.statement =
-           fmt::format("On {} keys, degrees 0 and 1 come within a tenth of the least error "
-                       "of weights that d + 1 features fixed in advance can have",
-                       sharpest.sample),
-       .measured = fmt::format("their error is {:.3g}, {:.3f} times the least",
-                               sharpest.errors[of_degree_1].weights, reached),
-       .holds = reached < 1.1},
-      {.statement =
-           fmt::format("Some d + 1 features, fixed in advance, bring the kernel between the "
-                       "queries and keys of a model trained on recall below an error of {}",
-                       short_number(target_)),
-       .measured = fmt::format("in the sharpest head none leave less than {:.3g}", worst_recall),
-       .holds = worst_recall < target_},
-      {.statement = "Degrees 0 and 1 are no worse than random landmarks of r_far 0.5 on any keys",
-       .measured =
-           wins_everywhere(outcomes) ? "on none of the keys tried" : "on some keys they are",
-       .holds = wins_everywhere(outcomes)}};
+  result.claims = claims(outcomes, of_text, of_recall);
   return result;
 }
 

@@ -63,6 +63,7 @@ class DegreesStudy final : public Study {
     schema.field("betas", betas_, "inverse temperatures of the queries").above(0).at_most(1e4);
     schema.field("n_degrees", n_degrees_, "degrees shown").at_least(3).at_most(200);
     schema.field("target", target_, "error that a far field should reach").above(0).below(1);
+    require_some(schema, "betas", betas_);
   }
   StudyResult run(const StudyContext& context) const override;
 
@@ -138,8 +139,7 @@ std::string DegreesStudy::finding(double beta) const {
   while (error_after(of, degree) > target_) ++degree;
   return fmt::format(
       "For {}, a query at radius {:.4f}, the mean and the dipole ({} features) leave an error of "
-      "at "
-      "least {:.3g} on uniform keys, and no 48 features leave less than {:.3g}; an error of {} "
+      "at least {:.3g} on uniform keys, and no 48 features leave less than {:.3g}; an error of {} "
       "takes the degrees up to {}, which are {:.3g} features.",
       of.name(), of.radius(), features_up_to(d_, 1), error_after(of, 1), of.least_error(48),
       short_number(target_), degree, features_up_to(d_, degree));

@@ -8,14 +8,14 @@
 #include "nn/attention/conformal/degree_basis.h"
 #include "nn/attention/conformal/degrees.h"
 #include "nn/attention/conformal/landmark_basis.h"
+#include "train/studies/kernel_values.h"
 
 namespace mobius {
 
 namespace {
 
 BallPoints points_of(const HeadSample& sample, const ConformalKernel& kernel) {
-  return embed_in_ball(Variable(sample.q), Variable(sample.k),
-                       Variable(Tensor::full({1}, sample.alpha, DType::f64)), kernel.s);
+  return embed_in_ball(Variable(sample.q), Variable(sample.k), f64_scalar(sample.alpha), kernel.s);
 }
 
 BallPoints other_points(HeadSample sample, const ConformalKernel& kernel) {
@@ -97,7 +97,7 @@ class ControlVariates final : public FarField {
       : kernel_(kernel), r_far_(r_far), degrees_(kernel, 1), xi_(polar(landmarks).direction) {
     const std::int64_t m = landmarks.size(2);
     const Tensor gram = at_r_far(matmul(xi_, transpose(xi_, -1, -2))).data();
-    const double peak = at_r_far(Variable(Tensor::ones({1}, DType::f64))).data().item();
+    const double peak = at_r_far(f64_scalar(1)).data().item();
     Tensor ridged = gram.clone();
     for (std::int64_t a = 0; a < m; ++a)
       ridged.slice(2, a, a + 1).slice(3, a, a + 1).fill((1 + ridge) * peak);
@@ -119,8 +119,7 @@ class ControlVariates final : public FarField {
 
  private:
   Variable at_r_far(const Variable& u) const {
-    const auto constant = [](double x) { return Variable(Tensor::full({1}, x, DType::f64)); };
-    return remainder(kernel_, {.r = constant(r_far_), .one_minus_r = constant(1 - r_far_)}, u);
+    return remainder(kernel_, {.r = f64_scalar(r_far_), .one_minus_r = f64_scalar(1 - r_far_)}, u);
   }
   Variable whitened(const Variable& x) const { return matmul(x, transpose(whitener_, -1, -2)); }
 

@@ -103,13 +103,12 @@ void show_outcomes(const std::vector<Outcome>& outcomes, StudyResult& result) {
                                     [](const Outcome& outcome) { return outcome.is_true; });
   const Outcome& worst = closest_call(outcomes, true);
   const Outcome& mildest = closest_call(outcomes, false);
-  result.findings.push_back(fmt::format(
-      "{} identities deviate by at most {:.1e} relative, in numbers of 50 digits; the largest "
-      "deviation is that of '{}'. {} formulas that resemble one of them and are wrong are off by "
-      "at "
-      "least {:.1e} ('{}').",
-      n_true, worst.deviation, worst.name, std::ssize(outcomes) - n_true, mildest.deviation,
-      mildest.name));
+  result.findings.push_back(
+      fmt::format("{} identities deviate by at most {:.1e} relative, in numbers of 50 digits; the "
+                  "largest deviation is that of '{}'. {} formulas that resemble one of them and "
+                  "are wrong are off by at least {:.1e} ('{}').",
+                  n_true, worst.deviation, worst.name, std::ssize(outcomes) - n_true,
+                  mildest.deviation, mildest.name));
   result.findings.push_back(
       "The weight jacobian is the Jacobian of the Moebius map that takes the query to the centre: "
       "an average with it is a uniform average after the map. A Moebius map of all points "
@@ -171,8 +170,7 @@ void IdentitiesStudy::show_balances(StudyResult& result) const {
   result.findings.push_back(
       "That E[K] = 1 to first order in r^2 fixes gamma = 2 s (s - d/2 + 1) / d. The second order "
       "then asks for s (s - d/2 + 1) (s - d/2) (s - d + 1) = 0, so newton, poisson and jacobian "
-      "are "
-      "the only balanced weights: a proof, which the scan over s illustrates.");
+      "are the only balanced weights: a proof, which the scan over s illustrates.");
   result.figures.push_back(std::move(figure));
 }
 

@@ -182,8 +182,7 @@ void RecallStudy::tell_distances(const std::vector<RecallRun>& runs, StudyResult
   result.findings.push_back(fmt::format(
       "On sequences of {} tokens, keys less than {} tokens back are recalled in {:.0f} % of the "
       "cases by hierarchical attention with the degrees 0 and 1 of the far field, {:.0f} % by the "
-      "same window alone and {:.0f} % by exact conformal attention; keys farther back in "
-      "{:.0f} %, "
+      "same window alone and {:.0f} % by exact conformal attention; keys farther back in {:.0f} %, "
       "{:.0f} % and {:.0f} %.",
       settings.longer_seq_len, reach, percent(*far, 0, reach), percent(*local, 0, reach),
       percent(*exact, 0, reach), percent(*far, reach, settings.longer_seq_len + distance_width),

@@ -196,12 +196,11 @@ void SpectrumStudy::conclude(const std::vector<Measurement>& measured,
                             by_alpha.empty() ? "" : ", ", spectrum.rest(settings.n_landmarks),
                             short_number(alpha), spectrum.effective_rank());
   }
-  result.findings.push_back(fmt::format(
-      "The best approximation of rank {} to conformal weights on independent tokens in {} "
-      "dimensions misses {} of their Frobenius norm. No {} features of queries and keys, learned "
-      "or "
-      "not, do better on these tokens: sharp queries need exact keys.",
-      settings.n_landmarks, settings.d, by_alpha, settings.n_landmarks));
+  result.findings.push_back(
+      fmt::format("The best approximation of rank {} to conformal weights on independent tokens in "
+                  "{} dimensions misses {} of their Frobenius norm. No {} features of queries and "
+                  "keys, learned or not, do better on these tokens: sharp queries need exact keys.",
+                  settings.n_landmarks, settings.d, by_alpha, settings.n_landmarks));
   constexpr double entropy = 2;
   for (std::size_t i = 0; i < curves.size(); i += 3)
     result.findings.push_back(fmt::format(

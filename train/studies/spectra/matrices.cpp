@@ -13,6 +13,8 @@
 #include "nn/attention/sparse.h"
 #include "nn/attention/w2.h"
 #include "train/results/numbers.h"
+#include "train/studies/kernel_values.h"
+#include "train/studies/ranges.h"
 
 namespace mobius {
 
@@ -31,8 +33,6 @@ Tensor slow_walk(const Tensor& noise, double c) {
   return Tensor::from(rows, noise.shape());
 }
 
-Variable scalar(double x) { return Variable(Tensor::full({1}, x, DType::f64)); }
-
 // `far_field` makes the far field of the kernel.
 template <class Make>
 NamedWeights hierarchical(const std::string& name, const SpectrumSettings& in_all, double alpha,
@@ -40,7 +40,7 @@ NamedWeights hierarchical(const std::string& name, const SpectrumSettings& in_al
   const ConformalKernel kernel = conformal_kernel(ConformalWeight::newton, in_all.d);
   return {fmt::format("hierarchical, {}, alpha {}", name, short_number(alpha)),
           [=, window = in_all.window](const HeadInputs& in) {
-            const BallPoints points = embed_in_ball(in.q, in.k, scalar(alpha), kernel.s);
+            const BallPoints points = embed_in_ball(in.q, in.k, f64_scalar(alpha), kernel.s);
             return attention_weights(hierarchical_call(in, points, far_field(kernel), kernel,
                                                        ConformalNormalize::analytic, window))
                 .data();
@@ -105,6 +105,7 @@ void SpectrumSettings::describe(Schema& schema) {
       .below(1);
   schema.field("subspace", subspace, "dimension of the tokens that do not fill the head")
       .positive();
+  require_some(schema, "alphas", alphas);
   const auto at_most = [&schema](const char* key, const std::int64_t& value,
                                  const std::int64_t& limit, const char* name) {
     schema.check(key, [&value, &limit, name] {
@@ -151,7 +152,7 @@ NamedWeights conformal_variant(std::int64_t d, ConformalWeight weight, double al
   return {fmt::format("{}, alpha {}", name, short_number(alpha)),
           [kernel, alpha](const HeadInputs& in) {
             return attention_weights(
-                       conformal_call(in, scalar(alpha), kernel, ConformalNormalize::none))
+                       conformal_call(in, f64_scalar(alpha), kernel, ConformalNormalize::none))
                 .data();
           }};
 }
