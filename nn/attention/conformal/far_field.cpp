@@ -56,6 +56,26 @@ class LandmarkBuilder final : public FarFieldBuilder {
   Variable landmarks_;  // [G, m, d]; undefined if they are keys
 };
 
+// One feature of 0 for every query.
+class NoFarField final : public FarField {
+ public:
+  std::int64_t n_features() const override { return 1; }
+  Variable query_features(const BallPoints& points) const override {
+    return Variable(points.radius.r.data().zeros_like());
+  }
+  Variable key_features(const Variable& zeta) const override {
+    return Variable(
+        Tensor::zeros({zeta.size(0), zeta.size(1), zeta.size(2), 1}, zeta.dtype(), zeta.device()));
+  }
+};
+
+class NoFarFieldBuilder final : public FarFieldBuilder {
+ public:
+  std::unique_ptr<FarField> build(const Variable& /*zeta*/) const override {
+    return std::make_unique<NoFarField>();
+  }
+};
+
 class DegreeBuilder final : public FarFieldBuilder {
  public:
   DegreeBuilder(const ConformalKernel& kernel, std::int64_t degree)
@@ -74,9 +94,11 @@ class DegreeBuilder final : public FarFieldBuilder {
 
 void FarFieldOptions::describe(Schema& schema) {
   schema.choice("far_field", kind,
-                {{"degrees", FarFieldKind::degrees}, {"landmarks", FarFieldKind::landmarks}},
-                "what stands for far keys: the lowest degrees of the kernel, exactly, or kernels "
-                "around landmarks");
+                {{"degrees", FarFieldKind::degrees},
+                 {"landmarks", FarFieldKind::landmarks},
+                 {"none", FarFieldKind::none}},
+                "what stands for far keys: the lowest degrees of the kernel, exactly; kernels "
+                "around landmarks; or nothing, which is a sliding window");
   const auto of_degrees = [this] { return kind == FarFieldKind::degrees; };
   const auto of_landmarks = [this] { return kind == FarFieldKind::landmarks; };
   schema
@@ -119,6 +141,7 @@ std::shared_ptr<FarFieldBuilder> make_far_field_builder(const FarFieldOptions& o
                                                         const ConformalKernel& kernel, double alpha,
                                                         std::int64_t n_groups,
                                                         const Initializer& init) {
+  if (options.kind == FarFieldKind::none) return std::make_shared<NoFarFieldBuilder>();
   if (options.kind == FarFieldKind::degrees)
     return std::make_shared<DegreeBuilder>(kernel, options.degree);
   return std::make_shared<LandmarkBuilder>(options, kernel, alpha, n_groups, init);

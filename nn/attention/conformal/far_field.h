@@ -29,11 +29,12 @@ class FarField {
 /// Where the landmarks come from: drawn from the seed, trained, or some of the keys themselves.
 enum class LandmarkSource { random, learned, keys };
 
-enum class FarFieldKind { degrees, landmarks };
+/// What stands for far keys. `none` leaves them out: a sliding window of exact weights.
+enum class FarFieldKind { degrees, landmarks, none };
 
 struct FarFieldOptions {
   FarFieldKind kind = FarFieldKind::degrees;
-  std::int64_t degree = 1;  // of kind degrees; the others are of kind landmarks
+  std::int64_t degree = 1;  // of kind degrees; those below are of kind landmarks
   std::int64_t n_landmarks = 48;
   LandmarkSource landmark_source = LandmarkSource::random;
   std::optional<double> r_far = {};

@@ -97,6 +97,29 @@ TEST(Hierarchical, IsExactWhereTheWindowHoldsAllKeys) {
     }
 }
 
+TEST(Hierarchical, WithoutFarFieldIsASlidingWindow) {
+  const Problem p = problem_of({});
+  FarFieldOptions none;
+  none.kind = FarFieldKind::none;
+  for (const Settings& settings : all_settings()) {
+    const ConformalKernel kernel = kernel_of(settings, 6);
+    const HeadInputs in{.q = p.q, .k = p.k, .v = p.v, .mask = causal()};
+    const BallPoints points = embed_in_ball(p.q, p.k, p.alpha, kernel.s);
+    AttentionCall window =
+        conformal_call(in, points, visible_counts(in), kernel, settings.normalize);
+    window.spec.mask.window = 3;
+    const auto far_field = make_far_field_builder(none, kernel, /*alpha=*/1, /*n_groups=*/2,
+                                                  testing::layer_context(12, 2).init)
+                               ->build(points.zeta);
+    const HierarchicalCall call =
+        hierarchical_call(in, points, *far_field, kernel, settings.normalize, /*window=*/3);
+    EXPECT_EQ(attention_weights(call).data().to_vector<double>(),
+              attention_weights(window).data().to_vector<double>());
+    EXPECT_EQ(attention(call).data().to_vector<double>(),
+              attention(window).data().to_vector<double>());
+  }
+}
+
 // Landmarks all around the circle and radii below r_far leave an error that falls with the ridge.
 TEST(Hierarchical, ApproachesTheExactOneWithItsLandmarks) {
   const Sizes sizes{.n_q = 40, .n_k = 40, .d = 2};
