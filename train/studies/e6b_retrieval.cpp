@@ -69,7 +69,7 @@ class RetrievalStudy final : public Study {
   double cosine = 0.9;
   std::int64_t n_trials = 15;
   std::int64_t n_features = 256, window = 64, stride = 64, topk = 32, n_landmarks = 48;
-  double r_far = 0.5, ridge = 1e-3;
+  double r_far = 0.2, ridge = 1e-3;
 
   std::string name() const override { return "e6b_retrieval"; }
   std::string question() const override {
