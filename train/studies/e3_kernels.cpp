@@ -85,6 +85,7 @@ void KernelsStudy::describe(Schema& schema) {
   });
   schema.check("compared_beta", [this] { require_below_cap(compared_beta, kernel().s); });
   schema.field("n_points", n_points, "points of a curve").at_least(3).at_most(100000);
+  require_some(schema, "betas", betas);
 }
 
 // Curves over the cosine, and how far the layer is from the closed form.

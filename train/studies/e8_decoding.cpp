@@ -33,7 +33,7 @@ class DecodingStudy final : public Study {
         .at_most(2);
     schema.field("window", sizes_.window, "newest keys, which the tree reads exactly").positive();
     schema.field("block", sizes_.block, "keys of a leaf of the tree").positive();
-    schema.field("seconds", seconds_, "of each measurement").positive();
+    schema.field("seconds", seconds_, "of each measurement").positive().at_most(60);
     require_some(schema, "contexts", contexts_);
   }
   StudyResult run(const StudyContext& context) const override;

@@ -126,7 +126,10 @@ void ConformalOptions::describe(Schema& schema) {
                  {"empirical", ConformalNormalize::empirical}},
                 "what divides the kernel: its mean over the sphere, nothing, or its sum");
   const auto is_custom = [this] { return weight == ConformalWeight::custom; };
-  schema.field("s", s, "exponent of the distance").positive().only_if(is_custom, "weight: custom");
+  schema.field("s", s, "exponent of the distance")
+      .positive()
+      .at_most(10000)
+      .only_if(is_custom, "weight: custom");
   schema
       .field("gamma", gamma,
              "exponent of 1 - r^2: it cancels from the weights, so that only null and 0 are taken")

@@ -40,18 +40,32 @@ double log_series_ratio(const ConformalKernel& kernel, double r, double l) {
 
 struct Degree {
   double eigenvalue;
-  double n_harmonics;
-
-  double energy() const { return eigenvalue * eigenvalue * n_harmonics; }
+  double n_harmonics;  // may be infinite
+  double energy;       // eigenvalue^2 n_harmonics
 };
+
+// log N_l for l >= 1: N_l = (2l + d - 2) / (d - 2) binomial(l + d - 3, l), and 2 in the plane.
+double log_harmonics(std::int64_t d, std::int64_t l) {
+  if (d == 2) return std::log(2.0);
+  const auto dim = static_cast<double>(d), degree = static_cast<double>(l);
+  return std::log((2 * degree + dim - 2) / (dim - 2)) + log_rising(dim - 2, degree) -
+         std::lgamma(degree + 1);
+}
+
+Degree degree_of(const ConformalKernel& kernel, double r, std::int64_t l) {
+  const double eigenvalue = degree_eigenvalue(kernel, r, l);
+  const double log_n = l == 0 ? 0 : log_harmonics(kernel.d, l);
+  return {eigenvalue, harmonics_of_degree(kernel.d, l),
+          eigenvalue == 0 ? 0 : std::exp(2 * std::log(eigenvalue) + log_n)};
+}
 
 // Returns the degrees from 0 on, up to those that no longer count.
 std::vector<Degree> degrees_of(const ConformalKernel& kernel, double r) {
   std::vector<Degree> degrees;
   double total = 0, before = 0;
   for (std::int64_t l = 0; l < most_degrees; ++l) {
-    degrees.push_back({degree_eigenvalue(kernel, r, l), harmonics_of_degree(kernel.d, l)});
-    const double energy = degrees.back().energy();
+    degrees.push_back(degree_of(kernel, r, l));
+    const double energy = degrees.back().energy;
     total += energy;
     if (energy < least_share * total && energy <= before) break;
     before = energy;
@@ -61,7 +75,7 @@ std::vector<Degree> degrees_of(const ConformalKernel& kernel, double r) {
 
 double total_energy(const std::vector<Degree>& degrees) {
   return std::accumulate(degrees.rbegin(), degrees.rend(), 0.0,
-                         [](double sum, const Degree& degree) { return sum + degree.energy(); });
+                         [](double sum, const Degree& degree) { return sum + degree.energy; });
 }
 
 void require_arguments(double r, std::int64_t l) {
@@ -97,12 +111,7 @@ double harmonics_of_degree(std::int64_t d, std::int64_t l) {
   if (d < 2 || l < 0)
     throw Error("harmonics: expected a dimension of at least 2 and a degree of at least 0, got {}",
                 to_string({d, l}));
-  if (l == 0) return 1;
-  if (d == 2) return 2;
-  // (2l + d - 2) / (d - 2) binomial(l + d - 3, l)
-  const auto dim = static_cast<double>(d), degree = static_cast<double>(l);
-  return std::round((2 * degree + dim - 2) / (dim - 2) *
-                    std::exp(log_rising(dim - 2, degree) - std::lgamma(degree + 1)));
+  return l == 0 ? 1 : std::round(std::exp(log_harmonics(d, l)));
 }
 
 std::vector<double> degree_shares(const ConformalKernel& kernel, double r, std::int64_t n_degrees) {
@@ -110,7 +119,7 @@ std::vector<double> degree_shares(const ConformalKernel& kernel, double r, std::
   const double total = total_energy(degrees);
   std::vector<double> shares(static_cast<std::size_t>(n_degrees));
   for (std::size_t l = 0; l < std::min(shares.size(), degrees.size()); ++l)
-    shares[l] = degrees[l].energy() / total;
+    shares[l] = degrees[l].energy / total;
   return shares;
 }
 
@@ -121,7 +130,7 @@ double least_error(const ConformalKernel& kernel, double r, std::int64_t m) {
   auto left = static_cast<double>(m);
   for (Degree& degree : degrees) {
     const double kept = std::min(left, degree.n_harmonics);
-    degree.n_harmonics -= kept;
+    degree.energy *= 1 - kept / degree.n_harmonics;
     left -= kept;
   }
   return std::sqrt(total_energy(degrees) / total);

@@ -110,6 +110,7 @@ void FarFieldOptions::describe(Schema& schema) {
       .only_if(of_degrees, "far_field: degrees");
   schema.field("n_landmarks", n_landmarks, "landmarks of the far field of a head")
       .positive()
+      .at_most(4096)
       .only_if(of_landmarks, "far_field: landmarks");
   schema
       .choice("landmark_source", landmark_source,

@@ -6,6 +6,7 @@
 #include "train/studies/builtin.h"
 #include "train/studies/identities/means.h"
 #include "train/studies/identities/multipole.h"
+#include "train/studies/ranges.h"
 
 namespace mobius {
 
@@ -54,6 +55,10 @@ void IdentitiesStudy::describe(Schema& schema) {
   schema.field("multipole_radii", multipole_radii, "of the query, whose degrees are counted")
       .above(0)
       .at_most(0.9);
+  require_some(schema, "dimensions", dimensions);
+  require_some(schema, "balance_dimensions", balance_dimensions);
+  require_some(schema, "multipole_dimensions", multipole_dimensions);
+  require_some(schema, "multipole_radii", multipole_radii);
 }
 
 constexpr std::int64_t n_parts = 6;
