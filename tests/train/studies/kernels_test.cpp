@@ -136,7 +136,7 @@ TEST(Kernels, KnowsTheirWidth) {
 
 TEST(Kernels, TakesTheSmallestAndTheLargestOptions) {
   for (const char* options :
-       {"{experiment: e3_kernels, d: 2, n_points: 3}", "{experiment: e3_kernels, betas: []}",
+       {"{experiment: e3_kernels, d: 2, n_points: 3}",
         "{experiment: e3_kernels, betas: [1e-9, 3e6], compared_beta: 3e6, n_points: 3}",
         "{experiment: e2_stability, d: 5, n: 2, n_betas: 2}",
         "{experiment: e1_normalizer, dims: [3], radii: [0.998], n_samples: 100, n_keys: [2], "
@@ -148,6 +148,7 @@ TEST(Kernels, TakesTheSmallestAndTheLargestOptions) {
 TEST(Kernels, RefusesWhatItCannotCompare) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"{experiment: e1_normalizer, dims: []}", "dims: expected at least one number"},
+      {"{experiment: e3_kernels, betas: []}", "betas: expected at least one number"},
       {"{experiment: e1_normalizer, dims: [2]}", "dims: must be in [3, 1024], got 2"},
       {"{experiment: e2_stability, d: 4}", "largest_beta: expected at most "},
       {"{experiment: e3_kernels, betas: [1e9]}", "betas: expected at most "},
