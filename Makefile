@@ -3,7 +3,7 @@ jobs ?= $(shell nproc)
 preset = release
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test test-asan bench format clean
+.PHONY: help deps build demo experiments test test-asan bench format clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -18,6 +18,11 @@ demo: deps ## train softmax and conformal attention on associative recall and co
 	@scripts/build.sh $(preset) $(jobs) mobius
 	build/mobius compare configs/recall/demo.yaml
 
+experiments: deps ## run all experiments and write docs/experiments/
+	@scripts/build.sh $(preset) $(jobs) mobius
+	test -s runs/bible.txt || scripts/bible_text.sh
+	build/mobius experiment --all --out docs/experiments
+
 test: build ## run all tests
 	ctest --preset $(preset) --parallel $(jobs)
 
@@ -25,7 +30,7 @@ test-asan: preset = asan
 test-asan: build ## run the unit tests under the address and undefined-behaviour sanitizers
 	ctest --preset $(preset) --parallel $(jobs)
 
-bench: build ## time matrix products, training steps and attention, and PyTorch's if installed
+bench: build ## time matrix products, training steps, attention and decoding, and PyTorch's if installed
 	python3 bench/run.py --build build
 
 format: ## run clang-format on every source

@@ -92,6 +92,10 @@ Variable linear_activation(const Variable& x, const Variable& weight, const Vari
                            Activation activation,
                            MatmulPrecision precision = MatmulPrecision::full);
 
+// ---- decompositions
+/// See core/ops/decomposition.h.
+Variable inverse_cholesky(const Variable& a);
+
 // ---- layers
 Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
 Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias,
@@ -117,6 +121,9 @@ Variable attention(const AttentionSpec& spec, const AttentionVariables& inputs);
 /// See LinearAttentionInputs.
 Variable linear_attention(const Variable& q, const Variable& k, const Variable& v, bool causal,
                           double eps);
+/// The form that is not normalized: initial_i + sum_j <q_i, k_j> v_j.
+Variable linear_attention_sums(const Variable& q, const Variable& k, const Variable& v, bool causal,
+                               std::int64_t lag = 0, const Variable& initial = {});
 
 // ---- cross-entropy
 

@@ -13,7 +13,7 @@
 #include "bench/process_memory.h"
 #include "bench/timing.h"
 #include "core/parallel.h"
-#include "nn/attention/conformal.h"
+#include "nn/attention/conformal/conformal_hierarchical.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/performer.h"
 #include "nn/attention/softmax.h"
@@ -28,6 +28,7 @@ struct Arguments {
   std::string kernel = "softmax";
   std::int64_t batch = 4, heads = 8, head_dim = 64, seq_len = 1024;
   double warm_s = 1, time_s = 2;
+  std::size_t calls = 3;
 };
 
 // A kind of attention with its inputs and sizes.
@@ -73,6 +74,30 @@ Kernel conformal(const Arguments& a, ConformalNormalize normalize) {
                 return attention(conformal_call(in, alpha, kernel, normalize));
               },
           .parameters = {alpha}};
+}
+
+// The same near the query, with 48 learned landmarks or the kernel's lowest degrees beyond.
+Kernel conformal_hierarchical(const Arguments& a, FarFieldKind kind) {
+  const ConformalKernel kernel = conformal_kernel(ConformalWeight::newton, a.head_dim);
+  const Variable alpha = per_head(a, 1);
+  FarFieldOptions far;
+  far.kind = kind;
+  if (kind == FarFieldKind::landmarks) far.landmark_source = LandmarkSource::learned;
+  const auto builder = make_far_field_builder(
+      far, kernel, /*alpha=*/1, a.heads,
+      Initializer(/*seed=*/1, /*std=*/1, /*orthogonal=*/false, DType::f32, Device{}));
+  std::vector<Variable> parameters{alpha};
+  for (const Module::NamedParameter& parameter : builder->parameters())
+    parameters.push_back(parameter.value);
+  return {.qk_dim = a.head_dim,
+          .gflop = 0,
+          .attend =
+              [=, window = ConformalHierarchicalOptions().window](const HeadInputs& in) {
+                const BallPoints points = embed_in_ball(in.q, in.k, alpha, kernel.s);
+                return attention(hierarchical_call(in, points, *builder->build(points.zeta), kernel,
+                                                   ConformalNormalize::analytic, window));
+              },
+          .parameters = parameters};
 }
 
 // Takes [mu ; raw sigma], with RoPE and a learned tau.
@@ -124,6 +149,10 @@ KernelFactory conformal_by(ConformalNormalize normalize) {
   return [=](const Arguments& a) { return conformal(a, normalize); };
 }
 
+KernelFactory hierarchical_by(FarFieldKind kind) {
+  return [=](const Arguments& a) { return conformal_hierarchical(a, kind); };
+}
+
 KernelFactory sparse_by(SparsePattern pattern) {
   return [=](const Arguments& a) { return sparse(a, pattern); };
 }
@@ -133,6 +162,8 @@ std::map<std::string, KernelFactory> kernels() {
           {"conformal", conformal_by(ConformalNormalize::analytic)},
           {"conformal_none", conformal_by(ConformalNormalize::none)},
           {"conformal_empirical", conformal_by(ConformalNormalize::empirical)},
+          {"conformal_hierarchical", hierarchical_by(FarFieldKind::landmarks)},
+          {"conformal_degrees", hierarchical_by(FarFieldKind::degrees)},
           {"w2", w2},
           {"w2_overlap", w2_overlap},
           {"linear", linear_kernel},
@@ -153,7 +184,8 @@ Arguments parse(int argc, char** argv) {
   app.add_option("--head-dim", a.head_dim);
   app.add_option("--seq-len", a.seq_len);
   app.add_option("--warm-s", a.warm_s, "warm up for at least this long, and two calls");
-  app.add_option("--time-s", a.time_s, "time calls for at least this long, and three of them");
+  app.add_option("--time-s", a.time_s, "time calls for at least this long");
+  app.add_option("--calls", a.calls, "and at least so many; if 1, warm up by time alone");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -176,8 +208,8 @@ std::vector<double> time_attention(const Arguments& a, const Kernel& kernel) {
     for (Variable& leaf : leaves) leaf.zero_grad();
     backward(kernel.attend({.q = q, .k = k, .v = v, .mask = causal}), grad);
   };
-  time_calls(call, a.warm_s, 2);
-  return time_calls(call, a.time_s, 3);
+  time_calls(call, a.warm_s, a.calls > 1 ? 2 : 0);
+  return time_calls(call, a.time_s, a.calls);
 }
 
 }  // namespace

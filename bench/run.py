@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Runs every benchmark of Mobius and its peer in PyTorch: the Google Benchmark suites, one training step on recall, one of
-a language model, and attention alone.
+a language model, attention alone, and decoding.
 
     python3 bench/run.py --build build                    # everything (`make bench`)
     python3 bench/run.py --only step --rounds 5           # only the training step on recall
     python3 bench/run.py --only lm                        # only that of a language model, f32 and bf16
     python3 bench/run.py --only attention --rounds 1      # every kind of attention
+    python3 bench/run.py --only decoding --rounds 1       # one more token after long contexts
     MOBIUS_PEER_PYTHON=/path/to/venv/bin/python3 make bench
 
 Every contender is a program that takes the sizes as options and prints one JSON object on its last line: name, ms (median
@@ -29,16 +30,19 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-PARTS = ("suites", "step", "lm", "attention")
+PARTS = ("suites", "step", "lm", "attention", "decoding")
 SIZES = {"vocab": 8192, "d-model": 128, "layers": 2, "heads": 1, "seq-len": 256, "pairs": 16, "batch": 64}
 STEP_PEERS = [("--head", "all"), ("--head", "all", "--compile"), ("--head", "labelled"), ("--head", "labelled", "--compile")]
 LM_SIZES = {"vocab": 256, "d-model": 384, "layers": 6, "heads": 6, "seq-len": 256, "batch": 8}
 LM_PEERS = [(), ("--compile",), ("--attention", "explicit", "--compile")]
 PRECISIONS = ("f32", "bf16")
 ATTENTION_SIZES = {"batch": 4, "heads": 8, "head-dim": 64}
-KERNELS = ("softmax", "conformal", "conformal_none", "conformal_empirical", "w2", "w2_overlap", "linear", "performer",
-           "sparse_local", "sparse_strided", "sparse_topk")
+KERNELS = ("softmax", "conformal", "conformal_none", "conformal_empirical", "conformal_hierarchical", "conformal_degrees",
+           "w2", "w2_overlap", "linear", "performer", "sparse_local", "sparse_strided", "sparse_topk")
 EXPLICIT = ("conformal", "w2", "linear")  # the kernels that have a peer in explicit PyTorch, eager and compiled
+
+DECODING_KINDS = ("tree", "conformal", "conformal_fused", "softmax", "softmax_fused", "recurrent")
+DECODING_CONTEXTS = (1 << 10, 1 << 14, 1 << 18, 1 << 20)
 
 
 def cores():
@@ -141,7 +145,7 @@ def contenders(build, program, ours, peers):
             yield [str(path), *options], {**os.environ, "OMP_NUM_THREADS": str(cores())}
     else:
         print(f"skipped: Mobius ({path} is not built)")
-    python = peer_python()
+    python = peer_python() if peers else None
     for options in peers if python else ():
         yield [python, str(HERE / "peers" / f"{program}.py"), *options], peer_environment(find_jemalloc())
 
@@ -166,7 +170,7 @@ def measure(args, runs, key_of):
             key = key_of(result)
             results.setdefault(key, []).append(result)
             label = key if isinstance(key, str) else " ".join(map(str, key))
-            print(f"round {number + 1}/{args.rounds}  {label}: {result['ms']:.1f} ms{disturbance(result['others'])}", flush=True)
+            print(f"round {number + 1}/{args.rounds}  {label}: {result['ms']:.4g} ms{disturbance(result['others'])}", flush=True)
     return results, not failed
 
 
@@ -283,6 +287,27 @@ def run_attention(args):
     return good, {" ".join(map(str, key)): runs for key, runs in results.items()}
 
 
+def print_decoding_table(results):
+    """Prints, for each context and kind, the time of one more token, over that of the tree too, and the memory of its state."""
+    print(f"\n{'context':>8}  {'':16}  {'median us':>10}  {'best us':>10}  {'x median':>9}  {'x best':>9}  {'state MiB':>10}")
+    for (context, kind), runs in results.items():
+        row = summary(runs)
+        line = f"{context:8}  {kind:16}  {row[0] * 1e3:10.1f}  {row[1] * 1e3:10.1f}"
+        tree = summary(results[context, "tree"]) if (context, "tree") in results else None
+        line += f"  {row[0] / tree[0]:9.2f}  {row[1] / tree[1]:9.2f}" if tree else f"  {'':9}  {'':9}"
+        print(line + f"  {runs[0]['state_mb']:10.3f}")
+
+
+def run_decoding(args):
+    """Times one more token after every context by every kind of state. Returns whether all succeeded, and the results."""
+    print(f"== attention of one more token, f32, one head of 64, {cores()} threads")
+    ours = [["--kind", kind, "--context", str(context)] for context in DECODING_CONTEXTS for kind in DECODING_KINDS]
+    results, good = measure(args, contenders(args.build, "decoding", ours, []), lambda r: (r["context"], r["kind"]))
+    if results:
+        print_decoding_table(results)
+    return good, {" ".join(map(str, key)): runs for key, runs in results.items()}
+
+
 def run_suites(args):
     """Runs the Google Benchmark suites. Returns whether all succeeded."""
     suites = sorted((pathlib.Path(args.build) / "bench").glob("*_bench"))
@@ -314,7 +339,8 @@ def main():
     good, results = True, {}
     if "suites" in parts:
         good &= run_suites(args)
-    for part, run in (("step", run_step), ("lm", run_lm), ("attention", run_attention)):
+    for part, run in (("step", run_step), ("lm", run_lm), ("attention", run_attention),
+                      ("decoding", run_decoding)):
         if part in parts:
             fine, results[part] = run(args)
             good &= fine

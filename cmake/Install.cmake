@@ -22,12 +22,13 @@ configure_package_config_file(cmake/mobiusConfig.cmake.in ${PROJECT_BINARY_DIR}/
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/mobiusConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES
   ${PROJECT_BINARY_DIR}/mobiusConfig.cmake ${PROJECT_BINARY_DIR}/mobiusConfigVersion.cmake
-  cmake/FindOneDNN.cmake cmake/FindSentencePiece.cmake
+  cmake/FindLAPACKE.cmake cmake/FindOneDNN.cmake cmake/FindSentencePiece.cmake
   DESTINATION ${package_dir})
 
 # Static libraries do not record their dependencies, so pkg-config lists them.
 get_target_property(onednn DNNL::dnnl IMPORTED_LOCATION)
-set(others "-lsentencepiece_train -lsentencepiece ${onednn}")
+get_target_property(lapacke LAPACKE::lapacke IMPORTED_LOCATION)
+set(others "-lsentencepiece_train -lsentencepiece ${onednn} ${lapacke}")
 foreach(path IN LISTS HDF5_C_LIBRARIES MPI_C_LIBRARIES)
   string(APPEND others " ${path}")
 endforeach()

@@ -35,6 +35,7 @@ class RopeKernels;
 class RowsKernels;
 class LossKernels;
 class SpecialKernels;
+class DecompositionKernels;
 class OptimizerKernels;
 
 /// The base of every family of kernels. A family also has its name, for messages:
@@ -66,6 +67,7 @@ struct Backend {
   RowsKernels* rows = nullptr;
   LossKernels* loss = nullptr;
   SpecialKernels* special = nullptr;
+  DecompositionKernels* decomposition = nullptr;
   OptimizerKernels* optimizer = nullptr;
 
   /// Unless null, these surround each call of a kernel of `family` (a literal): a device makes

@@ -7,6 +7,7 @@
 #include "core/backend.h"
 #include "core/ops/attention.h"
 #include "core/ops/copy.h"
+#include "core/ops/decomposition.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/linear_attention.h"
 #include "core/ops/loss.h"

@@ -8,6 +8,8 @@ packages=(
   g++ make cmake ninja-build
   libdnnl-dev libhwy-dev libfmt-dev libyaml-cpp-dev libhdf5-dev nlohmann-json3-dev libcli11-dev
   libsentencepiece-dev
+  libboost-dev # headers alone: numbers of 50 digits
+  liblapacke-dev
   libjs-chart.js # embedded in the program, for its reports
   libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev libbenchmark-dev

@@ -74,6 +74,7 @@ Backend& make_backend() {
                       .rows = &cpu_rows_kernels(),
                       .loss = &cpu_loss_kernels(),
                       .special = &cpu_special_kernels(),
+                      .decomposition = &cpu_decomposition_kernels(),
                       .optimizer = &cpu_optimizer_kernels()};
 }
 

@@ -20,6 +20,7 @@ RopeKernels& cpu_rope_kernels();
 RowsKernels& cpu_rows_kernels();
 LossKernels& cpu_loss_kernels();
 SpecialKernels& cpu_special_kernels();
+DecompositionKernels& cpu_decomposition_kernels();
 OptimizerKernels& cpu_optimizer_kernels();
 
 /// How many elements one task of a parallel elementwise pass gets: enough to hide the cost of

@@ -32,15 +32,20 @@ struct LinearProblem {
         m(in.q.size(3)),
         dv(in.v.size(3)),
         lead(in.causal ? n_k - n_q : n_k),
+        normalized(in.normalized),
         eps(static_cast<T>(in.eps)),
         q(in.q),
         k(in.k),
-        v(in.v) {}
+        v(in.v) {
+    if (in.initial.defined()) initial = HeadRows<T>(in.initial);
+  }
 
   std::int64_t batch, heads, groups, n_q, n_k, m, dv;
   std::int64_t lead;  // keys that every query sees; then query i sees key lead + i and those before
+  bool normalized;
   T eps;
   HeadRows<T> q, k, v;
+  HeadRows<T> initial;  // null data: none
 
   std::int64_t group_of(std::int64_t head) const { return head / (heads / groups); }
   std::int64_t padded_m() const { return round_up(m, attention_lanes<T>); }
@@ -55,6 +60,14 @@ void add_scaled_row(T factor, const T* x, std::int64_t n, T* to) {
   const auto by = hn::Set(d, factor);
   for (std::int64_t j = 0; j < n; j += lanes)
     hn::StoreU(hn::MulAdd(by, hn::LoadU(d, x + j), hn::LoadU(d, to + j)), d, to + j);
+}
+
+/// to = x + y.
+template <class T>
+void add_rows(const T* x, const T* y, std::int64_t n, T* to) {
+  for_vectors<T>(n, [&](auto, auto memory, std::int64_t j) HWY_ATTR {
+    memory.store(hn::Add(memory.load(x + j), memory.load(y + j)), to + j);
+  });
 }
 
 /// One chunk of rows, copied to scratch memory with padding; rows past its end are 0.
@@ -103,7 +116,7 @@ class LinearForward {
   LinearForward(const LinearProblem<T>& problem, const Tensor& out, const Tensor& denominator)
       : p_(problem),
         out_(out),
-        denominator_(denominator.data<T>()),
+        denominator_(p_.normalized ? denominator.data<T>() : nullptr),
         q_(p_.padded_m()),
         k_(p_.padded_m()),
         v_(p_.padded_dv()),
@@ -126,8 +139,9 @@ class LinearForward {
       // The earlier keys first; then, if causal, the keys of the chunk itself.
       tile_gemm(rows, p_.padded_dv(), p_.m, q_.data(), q_.width(), 1,
                 unpacked(kv_.data(), p_.padded_dv()), false, sums_.data(), p_.padded_dv());
-      for (std::int64_t r = 0; r < rows; ++r)
-        totals_[r] = dot_rows(q_.row(r), k_sum_.data(), p_.padded_m());
+      if (p_.normalized)
+        for (std::int64_t r = 0; r < rows; ++r)
+          totals_[r] = dot_rows(q_.row(r), k_sum_.data(), p_.padded_m());
       if (p_.lead < p_.n_k) add_own_keys(b, g, i, rows);
       finish(b, h, i, rows);
     }
@@ -139,7 +153,8 @@ class LinearForward {
     k_.load(p_.k, b, g, j, count, p_.m);
     v_.load(p_.v, b, g, j, count, p_.dv);
     add_outer(k_, v_, count, kv_);
-    for (std::int64_t r = 0; r < count; ++r) add_row(k_.row(r), p_.padded_m(), k_sum_.data());
+    if (p_.normalized)
+      for (std::int64_t r = 0; r < count; ++r) add_row(k_.row(r), p_.padded_m(), k_sum_.data());
   }
 
   void add_own_keys(std::int64_t b, std::int64_t g, std::int64_t i, std::int64_t rows) {
@@ -148,26 +163,32 @@ class LinearForward {
     tile_gemm(rows, chunk, p_.m, q_.data(), q_.width(), 1, unpacked(k_t_.data(), chunk), false,
               products_.data(), chunk);
     keep_lower(rows, products_.data());
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t j = 0; j <= r; ++j) totals_[r] += products_.data()[r * chunk + j];
-    }
+    if (p_.normalized)
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t j = 0; j <= r; ++j) totals_[r] += products_.data()[r * chunk + j];
+      }
     tile_gemm(rows, p_.padded_dv(), rows, products_.data(), chunk, 1,
               unpacked(v_.data(), v_.width()), true, sums_.data(), p_.padded_dv());
   }
 
   void finish(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t rows) {
     for (std::int64_t r = 0; r < rows; ++r) {
-      const T denominator = totals_[r] + p_.eps;
       T* const row = sums_.row(r, p_.padded_dv());
-      scale_row_by(denominator == 0 ? T{0} : 1 / denominator, p_.padded_dv(), row);
-      std::copy_n(row, p_.dv, out_.row(b, h, i + r));
-      denominator_[(b * p_.heads + h) * p_.n_q + i + r] = denominator;
+      if (p_.normalized) {
+        const T denominator = totals_[r] + p_.eps;
+        scale_row_by(denominator == 0 ? T{0} : 1 / denominator, p_.padded_dv(), row);
+        denominator_[(b * p_.heads + h) * p_.n_q + i + r] = denominator;
+      }
+      if (p_.initial.data)
+        add_rows(row, p_.initial.row(b, h, i + r), p_.dv, out_.row(b, h, i + r));
+      else
+        std::copy_n(row, p_.dv, out_.row(b, h, i + r));
     }
   }
 
   const LinearProblem<T>& p_;
   HeadRows<T> out_;
-  T* denominator_;
+  T* denominator_;  // null unless normalized
   Chunk<T> q_, k_, v_;
   Scratch<T> k_t_, products_, sums_;
   Scratch<T> kv_;     // S [M, Dv]
@@ -178,8 +199,9 @@ class LinearForward {
 /// With n_i = grad_out_i / denominator_i and e_i = -<grad_out_i, out_i> / denominator_i:
 ///   dq_i = sum_j (<n_i, v_j> + e_i) k_j,  dv_j = sum_i <q_i, k_j> n_i,
 ///   dk_j = sum_i (<n_i, v_j> + e_i) q_i
-/// over the pairs where i sees j. dq runs over the chunks with the moments of the keys before, dk
-/// and dv run back over them with the moments of the queries behind.
+/// over the pairs where i sees j; without normalisation, n_i = grad_out_i and e_i = 0. dq runs over
+/// the chunks with the moments of the keys before, dk and dv run back over them with the moments of
+/// the queries behind.
 template <class T>
 class LinearBackward {
  public:
@@ -187,9 +209,9 @@ class LinearBackward {
                  const Tensor& out, const Tensor& denominator, const Tensor& grad_out,
                  const LinearAttentionGrads& grads)
       : p_(problem),
-        out_(out),
+        out_(p_.normalized ? out : grad_out),
         grad_out_(grad_out),
-        denominator_(denominator.data<T>()),
+        denominator_(p_.normalized ? denominator.data<T>() : nullptr),
         grad_q_(grads.q),
         grad_k_(grads.k),
         grad_v_(grads.v),
@@ -232,6 +254,7 @@ class LinearBackward {
   void load_queries(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t rows) {
     q_.load(p_.q, b, h, i, rows, p_.m);
     n_.load(grad_out_, b, h, i, rows, p_.dv);
+    if (!p_.normalized) return;
     for (std::int64_t r = 0; r < rows; ++r) {
       const T denominator = denominator_[(b * p_.heads + h) * p_.n_q + i + r];
       const T inverse = denominator == 0 ? T{0} : 1 / denominator;
@@ -245,9 +268,10 @@ class LinearBackward {
     v_.transpose_to(transposed_.data());
     tile_gemm(rows, chunk, p_.dv, n_.data(), n_.width(), 1, unpacked(transposed_.data(), chunk),
               false, grad_products_.data(), chunk);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t j = 0; j <= r; ++j) grad_products_.data()[r * chunk + j] += e_[r];
-    }
+    if (p_.normalized)
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t j = 0; j <= r; ++j) grad_products_.data()[r * chunk + j] += e_[r];
+      }
     keep_lower(rows, grad_products_.data());
   }
 
@@ -260,8 +284,9 @@ class LinearBackward {
       load_queries(b, h, i, rows);
       tile_gemm(rows, p_.padded_m(), p_.dv, n_.data(), n_.width(), 1,
                 unpacked(moments_t_.data(), p_.padded_m()), false, sums_m_.data(), p_.padded_m());
-      for (std::int64_t r = 0; r < rows; ++r)
-        add_scaled_row(e_[r], vector_.data(), p_.padded_m(), sums_m_.row(r, p_.padded_m()));
+      if (p_.normalized)
+        for (std::int64_t r = 0; r < rows; ++r)
+          add_scaled_row(e_[r], vector_.data(), p_.padded_m(), sums_m_.row(r, p_.padded_m()));
       if (causal_) {
         add_keys(b, g, p_.lead + i, rows);
         own_grad_products(rows);
@@ -276,7 +301,8 @@ class LinearBackward {
   void add_keys(std::int64_t b, std::int64_t g, std::int64_t j, std::int64_t count) {
     load_keys(b, g, j, count);
     add_outer(v_, k_, count, moments_t_);
-    for (std::int64_t r = 0; r < count; ++r) add_row(k_.row(r), p_.padded_m(), vector_.data());
+    if (p_.normalized)
+      for (std::int64_t r = 0; r < count; ++r) add_row(k_.row(r), p_.padded_m(), vector_.data());
   }
 
   void key_gradients(std::int64_t b, std::int64_t h, std::int64_t g, bool overwrite) {
@@ -293,8 +319,9 @@ class LinearBackward {
       }
       add_outer(q_, n_, rows, moments_);
       add_outer(n_, q_, rows, moments_t_);
-      for (std::int64_t r = 0; r < rows; ++r)
-        add_scaled_row(e_[r], q_.row(r), p_.padded_m(), vector_.data());
+      if (p_.normalized)
+        for (std::int64_t r = 0; r < rows; ++r)
+          add_scaled_row(e_[r], q_.row(r), p_.padded_m(), vector_.data());
     }
     for (std::int64_t j = 0; j < p_.lead; j += chunk) {
       const std::int64_t count = std::min(chunk, p_.lead - j);
@@ -309,8 +336,9 @@ class LinearBackward {
               unpacked(moments_.data(), p_.padded_dv()), false, sums_dv_.data(), p_.padded_dv());
     tile_gemm(count, p_.padded_m(), p_.dv, v_.data(), v_.width(), 1,
               unpacked(moments_t_.data(), p_.padded_m()), false, sums_m_.data(), p_.padded_m());
-    for (std::int64_t r = 0; r < count; ++r)
-      add_row(vector_.data(), p_.padded_m(), sums_m_.row(r, p_.padded_m()));
+    if (p_.normalized)
+      for (std::int64_t r = 0; r < count; ++r)
+        add_row(vector_.data(), p_.padded_m(), sums_m_.row(r, p_.padded_m()));
   }
 
   void from_own_queries(std::int64_t rows) {
@@ -338,7 +366,7 @@ class LinearBackward {
   }
 
   const LinearProblem<T>& p_;
-  HeadRows<T> out_, grad_out_;
+  HeadRows<T> out_, grad_out_;  // out_ is read only if normalized
   const T* denominator_;
   HeadRows<T> grad_q_, grad_k_, grad_v_;
   bool causal_;

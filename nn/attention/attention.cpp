@@ -22,6 +22,13 @@ std::shared_ptr<Attention> AttentionOptions::build(AttentionContext context) con
   return make(context);
 }
 
+void refuse_weight_dropout(const AttentionContext& context) {
+  if (const double dropout = context.model.attention_dropout; dropout > 0)
+    throw ConfigError(
+        "{}: attention_dropout does not go with it: it never forms the weights to drop, got {}",
+        context.kind, dropout);
+}
+
 void refuse_distance_bias(const AttentionContext& context, std::string_view why) {
   const Positions positions = context.model.positions;
   if (positions == Positions::alibi || positions == Positions::relative)

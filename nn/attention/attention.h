@@ -46,6 +46,9 @@ class AttentionOptions {
   /// The variant's name.
   virtual std::string kind() const = 0;
   virtual void describe(Schema& schema) = 0;
+  /// Throws ConfigError, naming the key, if a layer of these options would let a causal model learn
+  /// from later positions.
+  virtual void require_trainable() const {}
   /// Throws ConfigError if an option is out of range, if the model is impossible, or if the variant
   /// does not support the model.
   std::shared_ptr<Attention> build(AttentionContext context) const;
@@ -59,7 +62,11 @@ class AttentionOptions {
 /// which add a number to each score.
 void refuse_distance_bias(const AttentionContext& context, std::string_view why);
 
-/// softmax, softmax_naive, conformal, linear, performer, sparse, w2, w2_overlap.
+/// Throws ConfigError if the model asks for dropout of the weights, which this variant never forms.
+void refuse_weight_dropout(const AttentionContext& context);
+
+/// softmax, softmax_naive, conformal, conformal_hierarchical, linear, performer, sparse, w2,
+/// w2_overlap.
 Registry<AttentionOptions> builtin_attentions();
 
 }  // namespace mobius

@@ -63,6 +63,8 @@ class MomentCache final : public AttentionCache {
   /// Returns the attention, [B, H, n_new, d], of features q[B, H, n_new, m] over the cached keys
   /// and, causally, the new k[B, G, n_new, m] and v[B, G, n_new, d], which it adds to the sums.
   Variable attend(const Variable& q, const Variable& k, const Variable& v, double eps);
+  /// Memory of the sums, once there are keys.
+  std::size_t bytes() const { return moments_.bytes() + sums_.bytes(); }
 
  private:
   Tensor moments_;  // S, [B, G, m, d]

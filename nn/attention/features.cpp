@@ -27,10 +27,7 @@ Variable attention_weights(const FeatureCall& call) {
 
 FeatureAttention::FeatureAttention(const AttentionContext& context) : MultiHeadAttention(context) {
   refuse_distance_bias(context, "its weights are products of features, with no score to add to");
-  if (const double dropout = context.model.attention_dropout; dropout > 0)
-    throw ConfigError(
-        "{}: attention_dropout does not go with it: it never forms the weights to drop, got {}",
-        context.kind, dropout);
+  refuse_weight_dropout(context);
 }
 
 std::unique_ptr<AttentionCache> FeatureAttention::make_cache() const {

@@ -71,6 +71,7 @@ HeadInputs MultiHeadAttention::part_of(const HeadInputs& in, const Share& sequen
                  .v = part(in.v, 0, n_keys),
                  .mask = in.mask};
   out.extras.distance_bias = distance_bias(out);
+  out.all_keys = slice(in.k, 0, sequences.begin, sequences.end);
   return out;
 }
 

@@ -19,6 +19,8 @@ struct HeadInputs {
   Variable v = {};  // [B, G, n_k, d]; weights do not need it
   AttentionMask mask = {};
   AttentionExtras extras = {};  // distance_bias only for alibi and relative positions
+  /// The keys of the whole sequence if k is a part of them, else undefined.
+  Variable all_keys = {};
   /// Takes the diagnostics of this pass; null if nobody wants them.
   DiagnosticsSink* sink = nullptr;
 };

@@ -506,6 +506,60 @@ TEST(LinearAttention, EqualsTheQuadraticFormOnRaggedShapes) {
   }
 }
 
+// Features of either sign, which a denominator would not survive.
+TEST(LinearAttention, WithoutNormalisationIsTheNumerator) {
+  std::vector<Sizes> all(ragged_sizes.begin(), ragged_sizes.end());
+  all.push_back({.n_q = 6, .n_k = 4});
+  for (const Sizes& s : all) {
+    for (const std::int64_t lag : {-1, 0, 1, 3, 60, 500}) {  // -1: not causal
+      const bool causal = lag >= 0;
+      const std::string what = fmt::format("n_q {} n_k {} d {} lag {}", s.n_q, s.n_k, s.d, lag);
+      AttentionVariables in;
+      in.q = randn({s.batch, s.heads, s.n_q, s.d}, 1);
+      in.k = randn({s.batch, s.groups, s.n_k, s.d}, 2);
+      in.v = randn({s.batch, s.groups, s.n_k, s.dv}, 3);
+      // Laid out as the output of attention is.
+      Variable initial = randn({s.batch, s.n_q, s.heads, s.dv}, 4);
+      const Variable products = matmul(in.q, transpose(for_every_head(in.k, s.heads), -1, -2));
+      const Variable zero(placed::zeros({}, DType::f64));
+      Variable w = where(materialize_mask({.causal = causal}, s.n_q, s.n_k, testing::device()),
+                         products, zero);
+      if (lag > 0) {
+        const AttentionMask newest{.causal = true, .window = lag};
+        w = where(materialize_mask(newest, s.n_q, s.n_k, testing::device()), zero, w);
+      }
+      const Variable expected = transpose(initial, 1, 2) + matmul(w, for_every_head(in.v, s.heads));
+      const Variable fused = linear_attention_sums(
+          in.q, in.k, in.v, causal, std::max<std::int64_t>(lag, 0), transpose(initial, 1, 2));
+      EXPECT_LT(distance(fused.data(), expected.data()), 1e-12) << what;
+      const Tensor cotangent = placed::random_normal(fused.shape(), 0, 1, {12, 99}, DType::f64);
+      const auto gradients = [&](const Variable& out) {
+        backward(out, cotangent);
+        std::vector<Tensor> grads = take_grads(in);
+        grads.push_back(initial.grad().clone());
+        initial.zero_grad();
+        return grads;
+      };
+      const std::vector<Tensor> grads = gradients(fused), expected_grads = gradients(expected);
+      for (std::size_t i = 0; i < grads.size(); ++i) {
+        EXPECT_LT(distance(grads[i], expected_grads[i]), 1e-11) << what << ", gradient " << i;
+      }
+    }
+  }
+}
+
+TEST(LinearAttention, GradientWithoutNormalisationAgreesWithDifferences) {
+  for (const bool causal : {false, true}) {
+    EXPECT_EQ(gradcheck(
+                  [causal](const std::vector<Variable>& x) {
+                    return linear_attention_sums(x[0], x[1], x[2], causal);
+                  },
+                  {randn({1, 2, 5, 3}, 1).data(), randn({1, 1, 7, 3}, 2).data(),
+                   randn({1, 1, 7, 4}, 3).data()}),
+              "");
+  }
+}
+
 TEST(LinearAttention, RefusesFewerKeysThanCausalQueries) {
   const Variable q(placed::ones({1, 1, 3, 2})), k(placed::ones({1, 1, 2, 2}));
   EXPECT_THROW(linear_attention(q, k, k, true, 0), ShapeError);

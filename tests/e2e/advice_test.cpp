@@ -72,7 +72,8 @@ TEST_F(AdviceTest, AnotherKindNamesTheOverrideThatReplacesTheSection) {
   expect_error(
       refused,
       "run.yaml:7:30: attention.alpha: not an option of attention.kind softmax; it belongs "
-      "to: conformal; for another section in its place give 'attention={kind: softmax}'");
+      "to: conformal, conformal_hierarchical; for another section in its place give "
+      "'attention={kind: softmax}'");
   const Outcome shown = show({"attention={kind: softmax}"});
   EXPECT_EQ(shown.exit_code, 0) << shown.err;
   EXPECT_THAT(shown.out, HasSubstr("kind: softmax"));

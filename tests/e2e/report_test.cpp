@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "tests/e2e/browser.h"
 #include "tests/e2e/process.h"
 
 namespace mobius::report_test {
@@ -16,14 +16,6 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// Returns the first browser that is installed; empty if there is none.
-std::string browser() {
-  for (const std::string name : {"chromium", "chromium-browser", "google-chrome"}) {
-    if (std::system(("command -v " + name + " > /dev/null 2>&1").c_str()) == 0) return name;
-  }
-  return "";
-}
 
 class ReportTest : public ::testing::Test {
  protected:
@@ -37,25 +29,9 @@ class ReportTest : public ::testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Outcome trained = mobius(arguments);
     EXPECT_EQ(trained.exit_code, 0) << trained.err;
-    const std::string page = (folder_ / "out" / "report.html").string();
-    const Outcome dumped =
-        Process({browser(), "--headless", "--no-sandbox", "--disable-gpu",
-                 "--disable-dev-shm-usage", "--user-data-dir=" + (folder_ / "browser").string(),
-                 "--window-size=390,844", "--host-resolver-rules=MAP * ~NOTFOUND",
-                 "--enable-logging=stderr", "--virtual-time-budget=10000", "--dump-dom",
-                 "file://" + page})
-            .wait();
-    console_ = dumped.err;
-    return without_scripts(dumped.out);
-  }
-
-  static std::string without_scripts(std::string page) {
-    for (std::size_t begin; (begin = page.find("<script")) != std::string::npos;) {
-      const std::size_t end = page.find("</script>", begin);
-      if (end == std::string::npos) break;
-      page.erase(begin, end + 9 - begin);
-    }
-    return page;
+    const ShownPage page = shown_in_browser(folder_ / "out" / "report.html");
+    console_ = page.console;
+    return page.text;
   }
 
   static std::string drawn(const std::string& id) {
@@ -163,7 +139,7 @@ class HostileNamesTest : public ::testing::Test {
 // The page differs only in its data, and the data cannot close their element.
 TEST_F(HostileNamesTest, AreDataOfThePage) {
   const std::string script = "script><script>alert(1)<!--<script>";
-  const std::string quotes = "'\"&amp;`${alert(2)}{{page.js}}\\\u2028\u2029]]>-->";
+  const std::string quotes = "'\"&amp;`${alert(2)}{{parts.js}}\\\u2028\u2029]]>-->";
   const std::vector<fs::path> runs = {
       copy_of_run(folder_ / "<" / script),  // displayed as "</script>..."
       copy_of_run(folder_ / "other" / script), copy_of_run(folder_ / quotes)};
@@ -190,8 +166,10 @@ TEST_F(HostileNamesTest, AreDataOfThePage) {
 
 // The page sets names as text, never as elements or code.
 TEST_F(HostileNamesTest, AreTextInThePage) {
-  const fs::path sources = fs::path(MOBIUS_SOURCE_DIR) / "train" / "compare" / "report_page";
-  for (const char* file : {"page.js", "page.html"}) {
+  const fs::path sources = fs::path(MOBIUS_SOURCE_DIR) / "train";
+  for (const char* file : {"page/frame.html", "page/parts.js", "compare/report_page/report.html",
+                           "compare/report_page/report.js", "results/results_page/results.html",
+                           "results/results_page/results.js"}) {
     const std::string text = read_text(sources / file);
     ASSERT_FALSE(text.empty());
     for (const char* way :

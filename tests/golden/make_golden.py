@@ -225,6 +225,43 @@ def conformal_mha(x, wqkv, wproj, raw_alpha, h, weight, normalize, causal, use_r
 
 
 # ---------------------------------------------------------------- writing
+# ---------------------------------------------------------------- rivals (MATH.md, section 7)
+def short_conv(x, weight, activation):
+    """x [B, n, D], weight [D, w]: y_t = sum_i weight[:, i] x_{t-(w-1)+i}, zeros before the first."""
+    w = weight.shape[1]
+    padded = F.pad(x, (0, 0, w - 1, 0))
+    y = sum(padded[:, i:i + x.shape[1]] * weight[:, i] for i in range(w))
+    return F.silu(y) if activation == "silu" else y
+
+
+def taylor_features(x):
+    """phi with <phi(q), phi(k)> = 1 + s + s^2/2, s = <q, k> / sqrt(d)."""
+    x = x / x.shape[-1] ** 0.25
+    second = (x[..., :, None] * x[..., None, :]).flatten(-2) / math.sqrt(2)
+    return torch.cat([torch.ones_like(x[..., :1]), x, second], -1)
+
+
+def gated_linear(q, k, v, log_decay):
+    """State S [d, d_v], S_t = exp(log_decay_t) S_{t-1} + k_t v_t^T; out_t = S_t^T q_t / sqrt(d)."""
+    state, outs = torch.zeros(*k.shape[:2], k.shape[-1], v.shape[-1]), []
+    for t in range(q.shape[-2]):
+        state = log_decay[:, :, t, None, None].exp() * state + k[:, :, t, :, None] * v[:, :, t, None, :]
+        outs.append((q[:, :, t, :, None] * state).sum(-2) / math.sqrt(q.shape[-1]))
+    return torch.stack(outs, -2), state
+
+
+def gated_delta(q, k, v, beta, log_decay):
+    """S_t = a_t (I - b_t k_t k_t^T) S_{t-1} + b_t k_t v_t^T with k and q of unit length, a = exp(log_decay); out_t = S_t^T q_t."""
+    q, k = q / safe_norm(q).clamp_min(EPS), k / safe_norm(k).clamp_min(EPS)
+    state, outs = torch.zeros(*k.shape[:2], k.shape[-1], v.shape[-1]), []
+    for t in range(q.shape[-2]):
+        kt, bt = k[:, :, t, :, None], beta[:, :, t, None, None]
+        state = log_decay[:, :, t, None, None].exp() * state
+        state = state + bt * kt * (v[:, :, t, None, :] - (kt * state).sum(-2, keepdim=True))
+        outs.append((q[:, :, t, :, None] * state).sum(-2))
+    return torch.stack(outs, -2), state
+
+
 class Book:
     def __init__(self, folder, seed):
         self.folder, self.gen, self.n = folder, torch.Generator().manual_seed(seed), 0
@@ -425,6 +462,24 @@ def main():
         w = log_kt(torch.tensor(r), u, s).exp() if kind == "conformal" else (beta * (u - 1)).exp()
         den = torch.full((5, 1), n * math.exp(2 * s * math.log1p(-r))) if kind == "conformal" else w.sum(-1, keepdim=True)
         b.case("exact_attention", kind, lambda qhat, zeta, v: {"out": (w @ v) / den}, dict(qhat=qh, zeta=z, v=v), dict(kernel=kind, r=r, s=s, beta=beta), nograd=("qhat", "zeta", "v"))
+    # rivals; at the end, so that the cases above keep their numbers
+    for n, d, dv in sizes["base"]:
+        for w in (1, 3, 4):
+            for activation in ("none", "silu"):
+                b.case("short_conv", f"w{w}_{activation}_n{n}", lambda x, weight: {"y": short_conv(x, weight, activation)}, dict(x=b.randn(2, n, d), weight=b.randn(d, w)), dict(width=w, activation=activation))
+        qkv = lambda sc=1.0: dict(q=b.randn(2, 2, n, d, scale=sc), k=b.randn(2, 2, n, d, scale=sc), v=b.randn(2, 2, n, dv))
+        for causal in (0, 1):
+            b.case("taylor_attention", f"c{causal}_n{n}", lambda q, k, v: {"out": kernelised(taylor_features(q), taylor_features(k), v, visible(n, n, causal), 1e-6)}, qkv(), dict(causal=causal, eps=1e-6))
+        slow, fast = -0.05 * torch.rand(2, 2, n, generator=b.gen), -3 * torch.rand(2, 2, n, generator=b.gen)
+        for name, decay in (("none", torch.zeros(2, 2, n)), ("slow", slow), ("fast", fast)):
+            def gla(q, k, v, log_decay):
+                out, state = gated_linear(q, k, v, log_decay)
+                return {"out": out, "state": state}
+            b.case("gated_linear_attention", f"{name}_n{n}", gla, dict(qkv(), log_decay=decay), {})
+            def delta(q, k, v, beta, log_decay):
+                out, state = gated_delta(q, k, v, beta, log_decay)
+                return {"out": out, "state": state}
+            b.case("gated_delta_rule", f"{name}_n{n}", delta, dict(qkv(), beta=torch.rand(2, 2, n, generator=b.gen), log_decay=decay), {})
     print(f"{b.n} cases")
 
 

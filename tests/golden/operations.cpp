@@ -4,7 +4,8 @@
 
 #include "autograd/ops.h"
 #include "core/error.h"
-#include "nn/attention/conformal.h"
+#include "nn/attention/conformal/conformal_hierarchical.h"
+#include "nn/attention/conformal/landmark_basis.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/performer.h"
 #include "nn/attention/w2.h"
@@ -186,6 +187,51 @@ Outputs run_sparse_attention(Arguments& a) {
           {"allow", Variable(testing::sparse_allowed(in, selection).to(a.dtype()))}};
 }
 
+// The file keeps landmarks, keys and queries as matrices; here they are those of one head.
+Variable as_head(const Variable& x) { return reshape(x, {1, 1, x.size(0), x.size(1)}); }
+Variable as_matrix(const Variable& x) { return reshape(x, {x.size(2), x.size(3)}); }
+
+Outputs run_landmark_basis(Arguments& a) {
+  // gamma and d cancel from Kt.
+  const ConformalKernel kernel =
+      conformal_kernel(ConformalWeight::custom, a["xi"].size(1), a.number("s"));
+  const LandmarkBasis basis(as_head(a["xi"]), kernel, a.number("r_far"), a.number("ridge"));
+  const Variable r = as_head(a["r"]);
+  return {{"features", as_matrix(basis.features(as_head(a["zeta"])))},
+          {"coeffs",
+           as_matrix(basis.coeffs(as_head(a["qhat"]), {.r = r, .one_minus_r = affine(r, -1, 1)}))}};
+}
+
+Outputs run_hierarchical_attention(Arguments& a) {
+  HeadInputs in{.q = a["q"], .k = a["k"], .v = a["v"], .mask = {.causal = true}};
+  const ConformalKernel kernel = conformal_kernel(weight_of(a), in.q.size(-1));
+  const LandmarkBasis basis(as_head(a["xi"]), kernel, a.number("r_far"), a.number("ridge"));
+  const BallPoints points = embed_in_ball(in.q, in.k, a["alpha"], kernel.s);
+  return {{"out", attention(hierarchical_call(in, points, basis, kernel, normalize_of(a),
+                                              a.integer("window")))}};
+}
+
+// Weights of one radius, or of one inverse temperature, over all keys.
+Outputs run_exact_attention(Arguments& a) {
+  const HeadInputs in{.q = as_head(a["qhat"]), .k = as_head(a["zeta"]), .v = as_head(a["v"])};
+  if (a.text("kernel") == "softmax") {
+    AttentionCall call = product_call(in);
+    call.spec.scale = a.number("beta");
+    return {{"out", as_matrix(attention(call))}};
+  }
+  const std::int64_t n_q = in.q.size(2);
+  const auto every_query = [&](double x) {
+    return Variable(placed::full({1, 1, n_q, 1}, x, a.dtype()));
+  };
+  const double r = a.number("r");
+  const ConformalKernel kernel = conformal_kernel(ConformalWeight::newton, in.q.size(3));
+  if (kernel.s != a.number("s")) throw Error("golden: another exponent than Newton's");
+  const BallPoints points{
+      .radius = {every_query(r), every_query(1 - r)}, .qhat = in.q, .zeta = in.k};
+  return {{"out", as_matrix(attention(conformal_call(in, points, visible_counts(in), kernel,
+                                                     ConformalNormalize::analytic)))}};
+}
+
 Outputs run_conformal_mha(Arguments& a) {
   ConformalOptions options;
   options.weight = weight_of(a);
@@ -270,10 +316,10 @@ const std::map<std::string, Operation>& operations() {
       {"conformal_attention", run_conformal_attention},
       {"conformal_mha", run_conformal_mha},
       {"cross_entropy", run_cross_entropy},
-      {"exact_attention", nullptr},
-      {"hierarchical_attention", nullptr},
+      {"exact_attention", run_exact_attention},
+      {"hierarchical_attention", run_hierarchical_attention},
       {"jspace_embed", run_jspace_embed},
-      {"landmark_basis", nullptr},
+      {"landmark_basis", run_landmark_basis},
       {"language_model", run_language_model},
       {"layer_norm", run_layer_norm},
       {"linear_attention", run_linear_attention},

@@ -198,6 +198,13 @@ TEST(DeviceChecks, LinearAttention) {
                     }}});
 }
 
+TEST(DeviceChecks, Decomposition) {
+  const Tensor x = ones({2, 2});
+  expect_refusals({{"inverse_cholesky_backward", {"w", "grad_w"}, {x, x}, [](const Tensors& t) {
+                      inverse_cholesky_backward(t[0], t[1]);
+                    }}});
+}
+
 TEST(DeviceChecks, Norm) {
   const Tensor x = ones({2, 3}), weight = ones({3}), statistic = ones({2}, DType::f64);
   expect_refusals({{"rms_norm",

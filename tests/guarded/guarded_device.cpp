@@ -198,6 +198,7 @@ Backend GuardedDevice::make_backend() {
           .rows = cpu.rows,
           .loss = cpu.loss,
           .special = cpu.special,
+          .decomposition = cpu.decomposition,
           .optimizer = cpu.optimizer,
           .begin = begin,
           .end = end};

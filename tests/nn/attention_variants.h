@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "nn/attention/conformal.h"
+#include "nn/attention/conformal/conformal.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/performer.h"
 #include "nn/attention/softmax_naive.h"

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "nn/attention/conformal/conformal_hierarchical.h"
 #include "nn/attention/sparse.h"
 #include "nn/language_model.h"
 #include "tests/nn/nn_testing.h"
@@ -98,6 +99,27 @@ TEST(CacheOfSparse, SeesThePatternFromWhereTheQueryStands) {
     expect_same_logits(small_model(options, Positions::rope),
                        fmt::format("pattern {}", static_cast<int>(pattern)));
   }
+}
+
+TEST(CacheOfHierarchy, ReadsFarKeysByTheirMoments) {
+  FarFieldOptions degree_2, drawn, learned;
+  degree_2.degree = 2;
+  drawn.kind = learned.kind = FarFieldKind::landmarks;
+  drawn.n_landmarks = learned.n_landmarks = 7;
+  learned.landmark_source = LandmarkSource::learned;
+  for (const FarFieldOptions& far : {FarFieldOptions{}, degree_2, drawn, learned})
+    for (const ConformalNormalize normalize :
+         {ConformalNormalize::analytic, ConformalNormalize::none})
+      for (const std::int64_t n_kv_heads : {1, 2}) {
+        ConformalHierarchicalOptions options;
+        options.window = 5;
+        options.normalize = normalize;
+        options.alpha = 3;
+        options.far = far;
+        expect_same_logits(
+            small_model(options, Positions::rope, n_kv_heads),
+            fmt::format("{} key heads, far field {}", n_kv_heads, static_cast<int>(far.kind)));
+      }
 }
 
 // A variant without a cache of its own.

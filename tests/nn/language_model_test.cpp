@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "nn/attention/conformal.h"
+#include "nn/attention/conformal/conformal.h"
 #include "nn/attention/sparse.h"
 #include "tests/nn/nn_testing.h"
 

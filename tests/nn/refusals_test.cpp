@@ -1,5 +1,5 @@
 // The functional forms and the options of a variant refuse what a configuration is refused for.
-#include "nn/attention/conformal.h"
+#include "nn/attention/conformal/conformal.h"
 #include "nn/attention/linear.h"
 #include "nn/attention/performer.h"
 #include "nn/attention/softmax_naive.h"

@@ -161,6 +161,7 @@ ExitCode run(int argc, const char* const* argv, const Registries& known, StopSig
   add_import_command(app, known, actions.of_one_process);
   add_config_command(app, known, actions.of_one_process);
   add_compare_command(app, known, stop, actions.of_one_process);
+  add_experiment_command(app, known, stop, actions.of_one_process);
   add_watch_command(app, stop, actions.of_one_process);
   return parse_and_run(app, argc, argv, actions, communicator);
 }

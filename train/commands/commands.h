@@ -35,6 +35,8 @@ void add_export_command(CLI::App& app, Action& action);
 void add_import_command(CLI::App& app, const Registries& known, Action& action);
 void add_config_command(CLI::App& app, const Registries& known, Action& action);
 void add_compare_command(CLI::App& app, const Registries& known, StopSignal& stop, Action& action);
+void add_experiment_command(CLI::App& app, const Registries& known, StopSignal& stop,
+                            Action& action);
 void add_watch_command(CLI::App& app, StopSignal& stop, Action& action);
 
 /// Makes the command, if it is given, set `action` to `run`.

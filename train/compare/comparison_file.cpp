@@ -22,7 +22,7 @@ namespace {
 using Kind = ConfigNode::Kind;
 
 // One key of the grid.
-struct Axis {
+struct GridAxis {
   std::string key;  // a dotted path
   std::string where;
   ConfigNode values;        // a list
@@ -185,7 +185,7 @@ void require_grid_values(const ConfigEntry& entry, const std::string& path) {
 }
 
 // Appends the grid's keys with their lists, also those in nested maps.
-void read_axes(const ConfigNode& node, const std::string& path, std::vector<Axis>& axes) {
+void read_axes(const ConfigNode& node, const std::string& path, std::vector<GridAxis>& axes) {
   for (const ConfigEntry& entry : node.entries) {
     const std::string key = join_path(path, entry.key);
     if (entry.value.kind == Kind::map && !entry.value.entries.empty()) {
@@ -193,7 +193,7 @@ void read_axes(const ConfigNode& node, const std::string& path, std::vector<Axis
       continue;
     }
     require_grid_values(entry, key);
-    for (const Axis& other : axes) {
+    for (const GridAxis& other : axes) {
       if (other.key != key) continue;
       throw printable_error("{}: grid.{}: given twice, first at {}", entry.where, key, other.where);
     }
@@ -203,37 +203,37 @@ void read_axes(const ConfigNode& node, const std::string& path, std::vector<Axis
 
 // Names contain the last part of a key if no other key of the grid ends alike, else the whole key.
 // A key whose values are names of kinds does not appear.
-void name_keys(std::vector<Axis>& axes) {
+void name_keys(std::vector<GridAxis>& axes) {
   const auto last_part = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
   std::map<std::string, int> count;
-  for (const Axis& axis : axes) ++count[last_part(axis.key)];
-  for (Axis& axis : axes) {
+  for (const GridAxis& axis : axes) ++count[last_part(axis.key)];
+  for (GridAxis& axis : axes) {
     const std::string part = last_part(axis.key);
     const bool is_kind = part == "kind" || part == "name";
     if (!is_kind) axis.name_of_key = count[part] == 1 ? part : axis.key;
   }
 }
 
-std::vector<Axis> read_grid(const ConfigDocument& comparison) {
+std::vector<GridAxis> read_grid(const ConfigDocument& comparison) {
   const ConfigEntry* grid = comparison.root().find("grid");
   if (grid == nullptr) return {};
   if (grid->value.kind != Kind::map || grid->value.entries.empty()) {
     throw printable_error("{}: grid: expected keys with lists of values, got {}", grid->value.where,
                           describe(grid->value));
   }
-  std::vector<Axis> axes;
+  std::vector<GridAxis> axes;
   read_axes(grid->value, "", axes);
   name_keys(axes);
-  const auto rank = [](const Axis& axis) {
+  const auto rank = [](const GridAxis& axis) {
     return axis.key == seed_key ? 2 : axis.key == learning_rate_key ? 1 : 0;
   };
   std::stable_sort(axes.begin(), axes.end(),
-                   [&](const Axis& a, const Axis& b) { return rank(a) < rank(b); });
+                   [&](const GridAxis& a, const GridAxis& b) { return rank(a) < rank(b); });
   return axes;
 }
 
 // Returns the name of a job with one more value.
-std::string extended_name(const std::string& name, const Axis& axis, const ConfigNode& value) {
+std::string extended_name(const std::string& name, const GridAxis& axis, const ConfigNode& value) {
   std::string text = name_part_of(value);
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return !is_of_a_name(c) && c != '+'; }, '_');
@@ -241,7 +241,7 @@ std::string extended_name(const std::string& name, const Axis& axis, const Confi
   return name.empty() ? part : name + "-" + part;
 }
 
-std::vector<ComparisonJob> multiply(const std::vector<ComparisonJob>& jobs, const Axis& axis) {
+std::vector<ComparisonJob> multiply(const std::vector<ComparisonJob>& jobs, const GridAxis& axis) {
   std::vector<ComparisonJob> product;
   for (const ComparisonJob& job : jobs) {
     for (const ConfigEntry& value : axis.values.entries) {
@@ -255,7 +255,7 @@ std::vector<ComparisonJob> multiply(const std::vector<ComparisonJob>& jobs, cons
 }
 
 // Refuses more runs than anyone trains, which would take all memory first.
-void require_few(const ConfigDocument& comparison, const std::vector<Axis>& axes) {
+void require_few(const ConfigDocument& comparison, const std::vector<GridAxis>& axes) {
   constexpr double most = 10000;
   const auto require = [most](double count, const std::string& where, const std::string& path) {
     if (count <= most) return;
@@ -264,13 +264,13 @@ void require_few(const ConfigDocument& comparison, const std::vector<Axis>& axes
   const ConfigEntry* list = comparison.root().find("variations");
   double count = list == nullptr ? 1 : static_cast<double>(list->value.entries.size());
   if (list != nullptr) require(count, list->where, "variations");
-  for (const Axis& axis : axes) {
+  for (const GridAxis& axis : axes) {
     count *= static_cast<double>(axis.values.entries.size());
     require(count, axis.where, "grid." + axis.key);
   }
 }
 
-void require_names(const std::vector<ComparisonJob>& jobs, const Axis& axis) {
+void require_names(const std::vector<ComparisonJob>& jobs, const GridAxis& axis) {
   std::map<std::string, std::string> names;
   for (const ComparisonJob& job : jobs) {
     require_run_name(job.name, axis.where, "grid." + axis.key);
@@ -359,10 +359,10 @@ std::vector<ComparisonJob> expand_comparison(const ConfigDocument& comparison) {
             ? ""
             : fmt::format("; one run is trained by 'mobius train {}'", comparison.name()));
   }
-  const std::vector<Axis> axes = read_grid(comparison);
+  const std::vector<GridAxis> axes = read_grid(comparison);
   require_few(comparison, axes);
   std::vector<ComparisonJob> jobs = read_variations(comparison);
-  for (const Axis& axis : axes) {
+  for (const GridAxis& axis : axes) {
     jobs = multiply(jobs, axis);
     require_names(jobs, axis);
   }

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "data/input_file.h"
 #include "train/compare/comparison_output.h"
-#include "train/compare/embedded.h"
+#include "train/page/embedded.h"
+#include "train/page/page.h"
 #include "train/recording/metrics.h"
 #include "train/run/run_folder.h"
 
@@ -92,40 +92,15 @@ Json data_of(const Comparison& comparison) {
   return data;
 }
 
-// Writes JSON that cannot end the script element around it.
-std::string script_text(const Json& data) {
-  std::string text;
-  for (const char c : data.dump(-1, ' ', false, Json::error_handler_t::replace)) {
-    text += c == '<' ? std::string("\\u003c") : std::string(1, c);
-  }
-  return text;
-}
-
-// Replaces each {{name}} of the template by its text, which is not searched again.
-std::string filled(std::string_view page,
-                   const std::vector<std::pair<std::string_view, std::string_view>>& texts) {
-  std::string result;
-  while (true) {
-    const std::size_t open = page.find("{{");
-    result += page.substr(0, open);
-    if (open == std::string_view::npos) return result;
-    const std::size_t close = page.find("}}", open);
-    const std::string_view name = page.substr(open + 2, close - open - 2);
-    for (const auto& [key, text] : texts) {
-      if (key == name) result += text;
-    }
-    page.remove_prefix(close + 2);
-  }
-}
-
 }  // namespace
 
 std::string to_html(const Comparison& comparison) {
-  const std::string data = script_text(data_of(comparison));
-  return filled(embedded::page_html, {{"page.css", embedded::page_css},
-                                      {"page.js", embedded::page_js},
-                                      {"chart.js", embedded::chart_js},
-                                      {"data", data}});
+  const Json data = data_of(comparison);
+  return to_page({.title = "Mobius: comparison",
+                  .maker = "mobius compare",
+                  .content = embedded::report_html,
+                  .script = embedded::report_js},
+                 data.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace mobius

@@ -68,7 +68,10 @@ void require_device(const std::string& name) {
 // Checks that involve several sections.
 void describe_checks(Schema& schema, const Config& config) {
   schema.check("task", [&config] { config.task->check(config.train.seed); });
-  schema.check("attention.kind", [&config] { require_buildable(config.model, *config.attention); });
+  schema.check("attention.kind", [&config] {
+    config.attention->require_trainable();
+    require_buildable(config.model, *config.attention);
+  });
   schema.check("schedule.warmup_steps", [&config] {
     if (config.schedule.warmup_steps > config.train.max_steps) {
       throw ConfigError(

@@ -19,6 +19,7 @@
 #include "train/optim/optimizer.h"
 #include "train/optim/schedule.h"
 #include "train/recording/score.h"
+#include "train/studies/study.h"
 
 namespace mobius {
 
@@ -27,6 +28,7 @@ struct Registries {
   Registry<TaskOptions> tasks = builtin_tasks();
   Registry<AttentionOptions> attentions = builtin_attentions();
   Registry<OptimizerOptions> optimizers = builtin_optimizers();
+  Registry<Study> studies = builtin_studies();  // of `mobius experiment`
 };
 
 /// When to end before `max_steps`.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "train/io/printable.h"
 
@@ -21,6 +22,24 @@ std::string numbers(const ProgressState& state) {
   return fmt::format("{}/{}  loss {:.4f}  {}  {} tokens/s  {} left", state.step, state.max_steps,
                      printable(state.loss), measure, format_count(state.tokens_per_s),
                      format_duration(state.seconds_left));
+}
+
+std::string numbers(const PartsState& state) {
+  return fmt::format("{}/{}  {}  {} left", state.done, state.total, printable_line(state.what),
+                     format_duration(state.seconds_left));
+}
+
+// A bar of which this share is done, and the text beside it.
+std::string bar_line(double share, const std::string& text, int width) {
+  constexpr int smallest = 10, largest = 30;
+  const int length = std::clamp(width - static_cast<int>(text.size()) - 5, smallest, largest);
+  const int done = std::clamp(static_cast<int>(share * length), 0, length);
+  std::string bar(static_cast<std::size_t>(done), '=');
+  if (done < length) bar += '>';
+  bar.resize(static_cast<std::size_t>(length), ' ');
+  std::string line = fmt::format("[{}] {}", bar, text);
+  if (static_cast<int>(line.size()) >= width) line.resize(static_cast<std::size_t>(width - 1));
+  return line;
 }
 
 }  // namespace
@@ -50,17 +69,13 @@ std::string format_bytes(double bytes) {
 }
 
 std::string progress_bar(const ProgressState& state, int width) {
-  constexpr int smallest = 10, largest = 30;
-  const std::string text = numbers(state);
-  const int length = std::clamp(width - static_cast<int>(text.size()) - 5, smallest, largest);
   const double share = static_cast<double>(state.step) / static_cast<double>(state.max_steps);
-  const int done = std::clamp(static_cast<int>(share * length), 0, length);
-  std::string bar(static_cast<std::size_t>(done), '=');
-  if (done < length) bar += '>';
-  bar.resize(static_cast<std::size_t>(length), ' ');
-  std::string line = fmt::format("[{}] {}", bar, text);
-  if (static_cast<int>(line.size()) >= width) line.resize(static_cast<std::size_t>(width - 1));
-  return line;
+  return bar_line(share, numbers(state), width);
+}
+
+std::string progress_bar(const PartsState& state, int width) {
+  const double share = static_cast<double>(state.done) / static_cast<double>(state.total);
+  return bar_line(share, numbers(state), width);
 }
 
 Progress::Progress(std::FILE* out, bool may_have_bar, StopSignal* stop)
@@ -89,7 +104,20 @@ void Progress::show(const ProgressState& state, bool is_logged) {
   const auto now = std::chrono::steady_clock::now();
   if (now - last_drawn_ < redraw_interval && state.step < state.max_steps) return;
   last_drawn_ = now;
-  bar_ = progress_bar(state, out_.size().columns);
+  draw(progress_bar(state, out_.size().columns));
+}
+
+// Parts are few, and the text must be that of the part that runs.
+void Progress::show(const PartsState& state, bool is_logged) {
+  if (is_terminal_) {
+    draw(progress_bar(state, out_.size().columns));
+  } else if (is_logged) {
+    say(numbers(state));
+  }
+}
+
+void Progress::draw(std::string bar) {
+  bar_ = std::move(bar);
   out_.write("\r" + bar_ + "\x1b[K");
 }
 

@@ -21,9 +21,19 @@ struct ProgressState {
   double seconds_left = 0;
 };
 
+/// Work in parts: part `done` of `total`, counted from 0, has begun.
+struct PartsState {
+  std::string what = {};  ///< what the part does
+  std::int64_t done = 0;
+  std::int64_t total = 0;
+  double seconds_left = 0;
+};
+
 /// Draws "[=====>    ]  50/100  loss 1.234  accuracy 56.7%  12.3k tokens/s  1:02 left", cut off at
 /// `width` columns.
 std::string progress_bar(const ProgressState& state, int width);
+/// Draws "[=====>    ]  5/10  d = 64  1:02 left" likewise.
+std::string progress_bar(const PartsState& state, int width);
 /// "0:07", "12:34", "1:02:03".
 std::string format_duration(double seconds);
 /// "987", "12.3k", "4.56M".
@@ -44,10 +54,12 @@ class Progress {
   void say(const std::string& line);
   /// Redraws the bar, a few times a second at most. Without a bar, prints a line if `is_logged`.
   void show(const ProgressState& state, bool is_logged);
+  void show(const PartsState& state, bool is_logged);
   const Output& output() const { return out_; }
 
  private:
   void clear_bar();
+  void draw(std::string bar);
 
   Output out_;
   bool is_terminal_;

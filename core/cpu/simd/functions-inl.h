@@ -70,40 +70,68 @@ struct Square {
   HWY_INLINE auto derivative(auto, auto x, auto) const { return hn::Add(x, x); }
 };
 
-/// x^n by repeated squaring. Each squaring doubles the error, so n must be small.
+/// x^n by repeated squaring. Each squaring doubles the error.
+template <class D>
+HWY_INLINE hn::Vec<D> integer_power(D d, hn::Vec<D> x, int n) {
+  auto result = constant(d, 1);
+  for (int rest = std::abs(n); rest != 0; rest >>= 1) {
+    if (rest & 1) result = hn::Mul(result, x);
+    x = hn::Mul(x, x);
+  }
+  return n < 0 ? hn::Div(constant(d, 1), result) : result;
+}
+
+/// x^n for a small n, because of the error.
 struct IntegerPower {
   static constexpr int largest = 8;
   int n;
 
-  HWY_INLINE auto value(auto d, auto x) const { return power(d, x, n); }
+  HWY_INLINE auto value(auto d, auto x) const { return integer_power(d, x, n); }
   HWY_INLINE auto derivative(auto d, auto x, auto) const {
-    return n == 0 ? hn::Zero(d) : hn::Mul(constant(d, n), power(d, x, n - 1));
-  }
-
- private:
-  static HWY_INLINE auto power(auto d, auto x, int exponent) {
-    auto result = constant(d, 1);
-    for (int rest = std::abs(exponent); rest != 0; rest >>= 1) {
-      if (rest & 1) result = hn::Mul(result, x);
-      x = hn::Mul(x, x);
-    }
-    return exponent < 0 ? hn::Div(constant(d, 1), result) : result;
+    return n == 0 ? hn::Zero(d) : hn::Mul(constant(d, n), integer_power(d, x, n - 1));
   }
 };
 
+/// x^a. f32 also computes in double: rounding the exponent to f32 would cost |a log x| units, and a
+/// power may be subnormal, and flushed to 0, although factor times it is normal. Where 2a is a
+/// whole number, f32 goes by squaring, of which the double result keeps more digits than f32 has.
 struct Power {
   double a;
   HWY_INLINE auto value(auto d, auto x) const { return power(d, x, 1, a); }
   HWY_INLINE auto derivative(auto d, auto x, auto) const { return power(d, x, a, a - 1); }
 
  private:
-  // Returns factor x^exponent. f32 also computes in double: rounding the exponent to f32 would cost
-  // |a log x| units, and a power may be subnormal, and flushed to 0, although factor times it is
-  // normal.
-  static HWY_INLINE auto power(auto d, auto x, double factor, double exponent) {
+  static constexpr double largest_squared = 1000;  // the error stays below 2^10 units of double
+
+  // Returns factor x^exponent.
+  template <class D>
+  static HWY_INLINE hn::Vec<D> power(D d, hn::Vec<D> x, double factor, double exponent) {
+    if constexpr (std::is_same_v<hn::TFromD<D>, float>) {
+      if (std::nearbyint(2 * exponent) == 2 * exponent && std::abs(exponent) < largest_squared)
+        return half_power(d, x, factor, exponent);
+    }
     return lane_by_lane(d, x, [factor, exponent](auto lane) {
       return static_cast<decltype(lane)>(factor * std::pow(static_cast<double>(lane), exponent));
     });
+  }
+
+  template <class D>
+  static HWY_INLINE hn::Vec<D> half_power(D d, hn::Vec<D> x, double factor, double exponent) {
+    const hn::Repartition<double, D> wide;
+    const hn::Half<D> half;
+    const auto whole = static_cast<int>(exponent);
+    const bool has_root = whole != exponent;
+    const auto of = [&](auto lanes) {
+      const auto base = hn::PromoteTo(wide, lanes);
+      // `whole` is cut towards 0, so the half that is left has the sign of the exponent.
+      auto result = integer_power(wide, base, whole);
+      if (has_root) {
+        const auto root = hn::Sqrt(base);
+        result = exponent < 0 ? hn::Div(result, root) : hn::Mul(result, root);
+      }
+      return hn::DemoteTo(half, hn::Mul(hn::Set(wide, factor), result));
+    };
+    return hn::Combine(d, of(hn::UpperHalf(half, x)), of(hn::LowerHalf(half, x)));
   }
 };
 

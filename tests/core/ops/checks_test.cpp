@@ -289,6 +289,17 @@ TEST(Refusals, OfAttention) {
       {"no form without normalisation", attend({.normalizer = WeightNormalizer::none}, plain)},
       {"linear_attention: expected an eps",
        [&] { linear_attention({.q = x, .k = x, .v = x, .eps = -1}); }},
+      {"linear_attention: a lag and initial sums have no meaning with normalisation",
+       [&] { linear_attention({.q = x, .k = x, .v = x, .causal = true, .lag = 1}); }},
+      {"linear_attention: expected a lag of at least 0, and 0 unless causal, got 1",
+       [&] { linear_attention({.q = x, .k = x, .v = x, .normalized = false, .lag = 1}); }},
+      {"linear_attention: initial has shape [1, 2, 2, 4], expected [1, 2, 3, 4]",
+       [&] {
+         linear_attention(
+             {.q = x, .k = x, .v = x, .normalized = false, .initial = x.slice(2, 0, 2)});
+       }},
+      {"linear_attention: an eps of 1 has no effect without normalisation",
+       [&] { linear_attention({.q = x, .k = x, .v = x, .eps = 1, .normalized = false}); }},
   });
   const AttentionResult result = attention({}, plain);
   const LinearAttentionInputs linear{.q = x, .k = x, .v = x, .eps = 1};

@@ -212,14 +212,14 @@ TEST_F(ConfigTest, RefusesAttentionThatDoesNotGoWithTheModel) {
         "task: {name: mqar}\nmodel: {" + model + "}\nattention: {kind: " + kind;
     return error_of<ConfigError>([&] { config_of(text + "}\n", {}, known_); });
   };
-  for (const std::string kind : {"conformal", "linear", "performer"}) {
+  for (const std::string kind : {"conformal", "conformal_hierarchical", "linear", "performer"}) {
     for (const std::string positions : {"alibi", "relative"}) {
       EXPECT_THAT(refusal_of(kind, "positions: " + positions),
                   StartsWith("tiny.yaml:3:13: attention.kind: " + kind + ": positions " +
                              positions + " do not go with it: "));
     }
   }
-  for (const std::string kind : {"linear", "performer"}) {
+  for (const std::string kind : {"conformal_hierarchical", "linear", "performer"}) {
     EXPECT_THAT(refusal_of(kind, "attention_dropout: 0.1"),
                 StartsWith("tiny.yaml:3:13: attention.kind: " + kind + ": attention_dropout does"));
   }
@@ -232,6 +232,19 @@ TEST_F(ConfigTest, RefusesAttentionThatDoesNotGoWithTheModel) {
       EXPECT_EQ(refusal_of(kind, std::string("positions: ") + positions), "no error") << kind;
     }
   }
+}
+
+TEST_F(ConfigTest, RefusesToTrainWithLandmarksThatLookAhead) {
+  const auto refusal_of = [&](const std::string& source) {
+    const std::string text =
+        "task: {name: mqar}\nattention: {kind: conformal_hierarchical, far_field: landmarks, "
+        "landmark_source: ";
+    return error_of<ConfigError>([&] { config_of(text + source + "}\n", {}, known_); });
+  };
+  EXPECT_THAT(
+      refusal_of("keys"),
+      StartsWith("tiny.yaml:2:13: attention.kind: landmark_source: keys cannot be trained"));
+  EXPECT_EQ(refusal_of("learned"), "no error");
 }
 
 // An option that would do nothing is an error, not a surprise.

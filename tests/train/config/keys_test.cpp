@@ -49,6 +49,11 @@ const std::vector<Base> kBases = {
      {"task={name: mqar, vocab: 32, n_test: 8,"
       " mixture: [{seq_len: 16, n_pairs: 2, weight: 1}, {seq_len: 12, n_pairs: 3, weight: 1}]}",
       "attention={kind: conformal, weight: newton}"}},
+    {"a far field of degrees, a custom kernel",
+     {"attention={kind: conformal_hierarchical, window: 4, weight: custom, s: 2.0, alpha: 4}"}},
+    {"a far field of landmarks",
+     {"attention={kind: conformal_hierarchical, window: 4, alpha: 4, far_field: landmarks,"
+      " n_landmarks: 4, landmark_source: learned}"}},
     {"relative positions", {"model.positions=relative", "model.max_distance=4"}},
     {"softmax_naive", {"attention.kind=softmax_naive"}},
     {"linear", {"attention.kind=linear"}},
@@ -145,9 +150,10 @@ std::string behaviour(const std::vector<std::string>& settings, const Registries
 //
 // A file that fits several formats of tokens needs a large vocabulary, since the numbers of a
 // header are then tokens (tests/data/token_source_test.cpp).
-const std::set<std::string> kWithoutEffect = {"attention.gamma of conformal",
-                                              "distributed.zero_stage", "distributed.bucket_mib",
-                                              "task.token_format of lm", "train.device"};
+const std::set<std::string> kWithoutEffect = {
+    "attention.gamma of conformal", "attention.gamma of conformal_hierarchical",
+    "distributed.zero_stage",       "distributed.bucket_mib",
+    "task.token_format of lm",      "train.device"};
 
 // ---- other values for a key
 

@@ -52,6 +52,13 @@ TEST(ProgressBar, ShowsNanWithoutASign) {
   EXPECT_NE(bar.find("loss nan"), std::string::npos) << bar;
 }
 
+TEST(ProgressBar, ShowsParts) {
+  const PartsState state{.what = "d = 64", .done = 5, .total = 10, .seconds_left = 62};
+  const std::string bar = progress_bar(state, 60);
+  EXPECT_EQ(bar, "[===============>              ] 5/10  d = 64  1:02 left");
+  EXPECT_LT(progress_bar(state, 30).size(), 30u);
+}
+
 TEST(Progress, PrintsPlainLinesWhereThereIsNoTerminal) {
   const TemporaryFolder folder;
   std::FILE* file = std::fopen((folder / "log").c_str(), "w");

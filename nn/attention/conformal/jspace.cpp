@@ -1,0 +1,80 @@
+#include "nn/attention/conformal/jspace.h"
+
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+
+namespace mobius {
+
+namespace {
+
+void require_exponent(double s) {
+  if (!(s > 0) || !std::isfinite(s))
+    throw Error("conformal: expected an exponent s above 0, got {}", s);
+}
+
+}  // namespace
+
+ConformalKernel conformal_kernel(ConformalWeight weight, std::int64_t d, std::optional<double> s,
+                                 std::optional<double> gamma) {
+  if (d < 2) throw ConfigError("conformal: expected a head dimension of at least 2, got {}", d);
+  if (weight != ConformalWeight::custom && (s || gamma))
+    throw ConfigError("conformal: s and gamma belong to weight custom alone");
+  const double dim = static_cast<double>(d);
+  switch (weight) {
+    case ConformalWeight::newton:
+      // In the plane Newton's potential is a logarithm; the Poisson kernel takes its place.
+      return d == 2 ? ConformalKernel{weight, d, 1, 1}
+                    : ConformalKernel{weight, d, (dim - 2) / 2, 0};
+    case ConformalWeight::poisson:
+      return {weight, d, dim / 2, 1};
+    case ConformalWeight::jacobian:
+      return {weight, d, dim - 1, dim - 1};
+    case ConformalWeight::custom:
+      break;
+  }
+  if (!s || !(*s > 0)) throw ConfigError("conformal: weight custom needs s > 0");
+  return {weight, d, *s, gamma.value_or(0)};
+}
+
+// With x = beta / s and h = sqrt(1 + x^2): r = x / (h + 1) and 1 - r = (1 + 1/(h + x)) / (h + 1).
+// All terms are positive, so neither loses digits.
+Radius beta_to_radius(const Variable& beta, double s) {
+  require_exponent(s);
+  const Variable x = scale(beta, 1 / s);
+  const Variable h = sqrt(affine(square(x), 1, 1));
+  const Variable h_plus_one = affine(h, 1, 1);
+  return {.r = x / h_plus_one, .one_minus_r = affine(reciprocal(h + x), 1, 1) / h_plus_one};
+}
+
+double radius_to_beta(double r, double s) { return 2 * s * r / ((1 - r) * (1 + r)); }
+
+BallPoints embed_in_ball(const Variable& q, const Variable& k, const Variable& alpha, double s) {
+  const auto [qhat, length] = polar(q);  // [B, H, n_q, 1]
+  const Variable beta = scale(alpha * length, 1 / std::sqrt(static_cast<double>(q.size(-1))));
+  return {.radius = beta_to_radius(clamp(beta, -std::numeric_limits<double>::infinity(),
+                                         radius_to_beta(largest_radius, s)),
+                                   s),
+          .qhat = qhat,
+          .zeta = polar(k).direction};
+}
+
+Variable log_normalizer(const Radius& radius, const ConformalKernel& kernel) {
+  const auto& [r, one_minus_r] = radius;
+  const auto [weight, d, s, gamma] = kernel;
+  require_exponent(s);
+  const Variable log_one_minus_r = log(one_minus_r);
+  if (weight == ConformalWeight::custom) {
+    const double half = static_cast<double>(d) / 2;
+    return scale(log_one_minus_r, 2 * s) + log_hyp2f1(s, s - half + 1, half, square(r));
+  }
+  // log(1 - r^2) = log(1 - r) + log(1 + r)
+  return scale(log_one_minus_r, 2 * s - gamma) - scale(log1p(r), gamma);
+}
+
+double resolution_limit(double delta, double n, double s) {
+  return -std::expm1(std::log(delta / n) / (2 * s));
+}
+
+}  // namespace mobius
