@@ -246,8 +246,8 @@ class MemoryTest : public RunTest {
 
 TEST_F(MemoryTest, DoesNotGrowWithTheSteps) {
   const Peak few = peak_of("few", 40), many = peak_of("many", 400);
-  // Whether the loader is making the next batch, when the peak is
-  // reached is a matter of timing. A leak of 150 bytes for each save would show.
+  // Whether the loader is making the next batch when the peak is reached is a matter of timing. A
+  // leak of 150 bytes for each save would show.
   EXPECT_LE(many.tensors, 1.002 * few.tensors);
   EXPECT_LT(many.process, (1 + kNoise) * few.process);
 }
