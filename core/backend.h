@@ -45,6 +45,13 @@ class KernelFamily {
   virtual ~KernelFamily() = default;
 };
 
+/// The single object of a class of kernels.
+template <class Kernels>
+Kernels& only() {
+  static Kernels kernels;
+  return kernels;
+}
+
 /// One device. A family that it lacks is null.
 struct Backend {
   Allocator& allocator;

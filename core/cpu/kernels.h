@@ -27,11 +27,4 @@ OptimizerKernels& cpu_optimizer_kernels();
 /// sharing, and few enough for the second-level cache (64 KiB of f32).
 constexpr std::int64_t elementwise_grain = 1 << 14;
 
-/// The single object of a class of kernels.
-template <class Kernels>
-Kernels& only() {
-  static Kernels kernels;
-  return kernels;
-}
-
 }  // namespace mobius
