@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t magic = 0x6d6f62697573216c;
 // Where there may be a workspace, algorithms ask for this much, as many real ones do.
-constexpr std::uint64_t wanted_workspace = 1 << 20;
+constexpr std::uint64_t wanted_workspace = 64 << 10;
 constexpr std::uint64_t workspace_alignment = 256;
 
 bool is_handle(cublasLtHandle_t handle) { return handle && handle->magic == magic; }
