@@ -159,6 +159,7 @@ void make_current(Device device, std::string_view family) {
   }
 }
 
+int current_device() { return current_index; }
 cudaStream_t stream() { return current().stream; }
 int multiprocessors() { return current().multiprocessors; }
 

@@ -24,6 +24,8 @@ int device_count();
 /// Makes a device current for the calling thread. Errors name `family` from now on.
 void make_current(Device device, std::string_view family);
 
+/// The index of the current device.
+int current_device();
 /// The stream of the current device, on which every kernel and copy is queued.
 cudaStream_t stream();
 /// Multiprocessors of the current device.
