@@ -21,6 +21,12 @@ struct LazyBackend {
 Backend* make_backend(int index) {
   return new Backend{.allocator = *new cuda::PoolAllocator(index),
                      .has_bf16_products = true,
+                     .copy = &cuda_copy_kernels(),
+                     .random = &cuda_random_kernels(),
+                     .elementwise = &cuda_elementwise_kernels(),
+                     .reduce = &cuda_reduce_kernels(),
+                     .matmul = &cuda_matmul_kernels(),
+                     .optimizer = &cuda_optimizer_kernels(),
                      .begin = &cuda::make_current};
 }
 
