@@ -34,8 +34,8 @@ struct PackPlace {
   std::int64_t first;
   int begin, end;
 
-  __device__ PackPlace(std::int64_t first, std::int64_t n)
-      : first(first),
+  __device__ PackPlace(std::int64_t from, std::int64_t n)
+      : first(from),
         begin(first < 0 ? static_cast<int>(-first) : 0),
         end(static_cast<int>(n - first < kWidth ? n - first : kWidth)) {}
   __device__ bool is_whole() const { return begin == 0 && end == kWidth; }
