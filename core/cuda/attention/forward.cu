@@ -33,24 +33,13 @@ struct ForwardCall {
 template <class T, bool kSoftmax, class Map>
 struct ForwardTile {
   using Tile = Tiling<T>;
+  static constexpr T infinity = std::numeric_limits<T>::infinity();
 
   const Map& map;
   const ForwardCall<T>& call;
   TileMemory<T>& memory;
   WeightedSums<T> sums;
-  QueryNumbers<T> queries[4];
-  T largest[4], total[4];
-
-  __device__ ForwardTile(const Map& score, const ForwardCall<T>& c, const TilePosition& at,
-                         TileMemory<T>& shared)
-      : map(score), call(c), memory(shared) {
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      queries[r] = query_numbers(map, call.problem, at.b, at.h, at.i0 + piece_row<T>() + r);
-      largest[r] = -std::numeric_limits<T>::infinity();
-      total[r] = 0;
-    }
-  }
+  T largest[4] = {-infinity, -infinity, -infinity, -infinity}, total[4] = {};
 
   /// Adds columns [c0, c0 + width) of the values of a tile of keys, by their weights.
   __device__ void add_keys(const TilePosition& at, int c0, int width) {
@@ -62,59 +51,71 @@ struct ForwardTile {
         v(p.v, at.b, group, at.j0, p.n_k);
     T weights[4][4];
     tile_products(q, k, p.d, memory, weights);
-#pragma unroll
+    SharedPiece<T> piece(weights, memory.weights);
+    T corrections[4] = {1, 1, 1, 1};
+#pragma unroll 1
     for (int r = 0; r < 4; ++r) {
-      const int i = at.i0 + piece_row<T>() + r;
+      Quad<T> row = piece.row(r);
       const unsigned seen = sight.row(r);
-      weigh_row(at, i, seen, r, weights[r]);
-      if (!p.dropout.is_on || !seen) continue;
-      T factors[4];
-      piece_dropout(p, at, i, factors);
+      weigh_row(at, r, seen, row);
+      if constexpr (kSoftmax) put(corrections, r, softmax_row(r, row));
+      if (p.dropout.is_on && seen) {
+        T factors[4];
+        piece_dropout(p, at, at.i0 + piece_row<T>() + r, factors);
 #pragma unroll
-      for (int s = 0; s < 4; ++s) weights[r][s] *= factors[s];
+        for (int s = 0; s < 4; ++s) row.x[s] *= factors[s];
+      }
+      piece.row(r) = row;
     }
+    piece.read(weights);
+    if constexpr (kSoftmax) sums.scale_rows(corrections);
     store_for_queries(weights, memory);
     sums.add(q.count, v, c0, width, memory);
   }
 
-  /// Products of query i -> weights, in place.
-  __device__ void weigh_row(const TilePosition& at, int i, unsigned seen, int r, T (&row)[4]) {
+  /// Products of query r of this thread -> logits (-infinity where unseen), or without a softmax
+  /// weights.
+  __device__ void weigh_row(const TilePosition& at, int r, unsigned seen, Quad<T>& row) const {
+    const QueryNumbers<T> query = memory.query(piece_row<T>() + r);
+    const int i = at.i0 + piece_row<T>() + r;
 #pragma unroll
     for (int s = 0; s < 4; ++s) {
-      const T absent = kSoftmax ? -std::numeric_limits<T>::infinity() : T{0};
-      row[s] = (seen >> s) & 1u ? weigh(at, i, at.j0 + piece_column<T>() + s, r, row[s]) : absent;
+      const T product = row.x[s];
+      row.x[s] = kSoftmax ? -infinity : T{0};
+      if (((seen >> s) & 1u) == 0) continue;
+      const int j = at.j0 + piece_column<T>() + s;
+      const auto numbers = pair_numbers<Map>(call.problem, query, at.b, at.h, i, j);
+      if constexpr (kSoftmax)
+        row.x[s] = pair_logit(map, query, numbers, product);
+      else
+        row.x[s] = pair_weight(map, query, numbers, call.largest_weight, product);
     }
-    if constexpr (kSoftmax) softmax_row(r, row);
   }
 
-  /// The logit of a pair, or without a softmax its weight.
-  __device__ T weigh(const TilePosition& at, int i, int j, int r, T product) const {
-    const auto numbers = pair_numbers<Map>(call.problem, queries[r], at.b, at.h, i, j);
-    if constexpr (kSoftmax)
-      return pair_logit(map, queries[r], numbers, product);
-    else
-      return pair_weight(map, queries[r], numbers, call.largest_weight, product);
-  }
-
-  /// Weights relative to the running maximum; what was summed before is rescaled when it rises.
-  /// The lanes that share a row agree on its maximum and its sum.
-  __device__ void softmax_row(int r, T (&row)[4]) {
+  /// Logits -> weights relative to the running maximum; returns the factor of what was summed
+  /// before. The lanes that share a row agree on its maximum and its sum.
+  __device__ T softmax_row(int r, Quad<T>& row) {
     const Larger larger;
-    T highest = larger(larger(row[0], row[1]), larger(row[2], row[3]));
-    highest = larger(largest[r], warp_max<Tile::quads>(highest));
-    const bool sees_any = highest != -std::numeric_limits<T>::infinity();
-    if (highest > largest[r]) {
-      const T correction = ::exp(largest[r] - highest);
-      total[r] *= correction;
-      sums.scale_row(r, correction);
-      largest[r] = highest;
-    }
+    const T before = pick(largest, r);
+    T highest = larger(larger(row.x[0], row.x[1]), larger(row.x[2], row.x[3]));
+    highest = larger(before, warp_max<Tile::quads>(highest));
+    const bool sees_any = highest != -infinity;
+    const T correction = highest > before ? ::exp(before - highest) : T{1};
 #pragma unroll
-    for (int s = 0; s < 4; ++s) row[s] = sees_any ? ::exp(row[s] - highest) : T{0};
-    total[r] += warp_sum<Tile::quads>((row[0] + row[1]) + (row[2] + row[3]));
+    for (int s = 0; s < 4; ++s) row.x[s] = sees_any ? ::exp(row.x[s] - highest) : T{0};
+    const T sum = warp_sum<Tile::quads>((row.x[0] + row.x[1]) + (row.x[2] + row.x[3]));
+    put(largest, r, highest);
+    put(total, r, ::fma(pick(total, r), correction, sum));
+    return correction;
   }
 
   __device__ void store(const TilePosition& at, int c0, int width) {
+    if (kSoftmax && !call.shares.sums) {
+      T factors[4];
+#pragma unroll
+      for (int r = 0; r < 4; ++r) factors[r] = total[r] > 0 ? 1 / total[r] : T{0};
+      sums.scale_rows(factors);
+    }
     const bool writes_totals = kSoftmax && c0 == 0 && piece_column<T>() == 0;
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
@@ -125,13 +126,7 @@ struct ForwardTile {
         store_share(r, query, c0, width, writes_totals);
         continue;
       }
-      if constexpr (kSoftmax) {
-        const bool sees_any = total[r] > 0;
-        sums.scale_row(r, sees_any ? 1 / total[r] : T{0});
-        if (writes_totals)
-          call.lse[query] =
-              sees_any ? largest[r] + ::log(total[r]) : std::numeric_limits<T>::infinity();
-      }
+      if (writes_totals) call.lse[query] = total[r] > 0 ? largest[r] + ::log(total[r]) : infinity;
       sums.store_row(r, call.out.row(at.b, at.h, i), c0, width);
     }
   }
@@ -158,7 +153,8 @@ __global__ void __launch_bounds__(Tiling<T>::threads)
   TilePosition at{query_tile.b, query_tile.h, query_tile.tile * Tile::side, 0};
   const int c0 = static_cast<int>(blockIdx.y) * Tile::columns;
   const int width = min(p.dv - c0, Tile::columns);
-  ForwardTile<T, kSoftmax, Map> tile(map, call, at, memory);
+  ForwardTile<T, kSoftmax, Map> tile{map, call, memory};
+  load_query_numbers(map, p, at, memory);
   const IndexRange keys = p.mask.pattern().keys_of(at.i0, min(at.i0 + Tile::side, p.n_q));
   const int first = static_cast<int>(keys.begin) / Tile::side;
   const int end = ceil_div(static_cast<int>(keys.end), Tile::side);

@@ -45,6 +45,8 @@ struct TileMemory {
 
   alignas(16) T operands[operands_size];
   alignas(16) T weights[Tile::side * Tile::side];
+  alignas(
+      16) unsigned char queries[Tile::side * sizeof(QueryNumbers<T>)];  // made by no constructor
   std::uint32_t seen[Tile::side * Tile::words];
 
   /// Weights (k, m) to (k, m + 3), m a multiple of 4: of operand row k in the sums of row m. The
@@ -52,6 +54,9 @@ struct TileMemory {
   __device__ Quad<T>& weights_at(int k, int m) {
     const int quad = (m / 4) ^ (k / 4);
     return *reinterpret_cast<Quad<T>*>(weights + k * Tile::side + quad * 4);
+  }
+  __device__ QueryNumbers<T>& query(int row) {
+    return reinterpret_cast<QueryNumbers<T>*>(queries)[row];
   }
   __device__ T weight_at(int k, int m) { return weights_at(k, m - m % 4).x[m % 4]; }
 };
@@ -65,6 +70,48 @@ template <class T>
 __device__ int piece_column() {
   return static_cast<int>(threadIdx.x) % Tiling<T>::quads * 4;
 }
+
+// Registers have no index at run time: what a loop over the rows of a piece reads or writes of its
+// row is selected. The loops are not unrolled where their code is long, that of a score map.
+
+/// x[r].
+template <class X>
+__device__ X pick(const X (&x)[4], int r) {
+  const X low = r == 0 ? x[0] : x[1], high = r == 2 ? x[2] : x[3];
+  return r < 2 ? low : high;
+}
+/// x[r] = value.
+template <class X>
+__device__ void put(X (&x)[4], int r, X value) {
+#pragma unroll
+  for (int at = 0; at < 4; ++at) x[at] = at == r ? value : x[at];
+}
+
+/// This thread's piece of a tile in shared memory, for such a loop: no other thread reads it.
+template <class T>
+class SharedPiece {
+ public:
+  /// `tile` is [side, side].
+  __device__ SharedPiece(const T (&piece)[4][4], T* tile)
+      : first_(tile + piece_row<T>() * Tiling<T>::side + piece_column<T>()) {
+#pragma unroll
+    for (int r = 0; r < 4; ++r) row(r) = {piece[r][0], piece[r][1], piece[r][2], piece[r][3]};
+  }
+  __device__ Quad<T>& row(int r) {
+    return *reinterpret_cast<Quad<T>*>(first_ + r * Tiling<T>::side);
+  }
+  __device__ void read(T (&piece)[4][4]) {
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const Quad<T> quad = row(r);
+#pragma unroll
+      for (int s = 0; s < 4; ++s) piece[r][s] = quad.x[s];
+    }
+  }
+
+ private:
+  T* first_;
+};
 
 /// The rows of a tile of an operand: `count` of them exist, the others count as 0.
 template <class T>
@@ -155,11 +202,13 @@ struct WeightedSums {
     }
   }
 
-  __device__ void scale_row(int r, T factor) {
+  __device__ void scale_rows(const T (&factors)[4]) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
+    for (int r = 0; r < 4; ++r)
 #pragma unroll
-      for (int s = 0; s < 4; ++s) of[r][half][s] *= factor;
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int s = 0; s < 4; ++s) of[r][half][s] *= factors[r];
   }
 
   /// Writes row r of this thread to columns [c0, c0 + width) of a row of memory.
@@ -216,6 +265,14 @@ __device__ void store_for_keys(const T (&piece)[4][4], TileMemory<T>& memory) {
 struct TilePosition {
   int b, h, i0, j0;
 };
+
+/// Puts the numbers of a tile's queries into shared memory, for all threads after a barrier.
+template <class Map, class T>
+__device__ void load_query_numbers(const Map& map, const AttentionProblem<T>& p,
+                                   const TilePosition& at, TileMemory<T>& memory) {
+  const int row = static_cast<int>(threadIdx.x);
+  if (row < Tiling<T>::side) memory.query(row) = query_numbers(map, p, at.b, at.h, at.i0 + row);
+}
 
 /// Which pairs of a tile are seen.
 template <class T>
