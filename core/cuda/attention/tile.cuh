@@ -195,10 +195,13 @@ struct WeightedSums {
       load_rows(x, k0, c0, width, memory.operands);
       __syncthreads();
       if (row >= rows || column >= width) continue;
-      if (Tile::side + column < width)
-        add_slice<2>(k0, count, row, column, memory);
-      else
-        add_slice<1>(k0, count, row, column, memory);
+#pragma unroll 2
+      for (int k = 0; k < count; ++k) {
+        const Quad<T> w = memory.weights_at(k0 + k, row);
+        const T* const at = memory.operands + k * Tile::columns + column;
+        add_row<0>(w, at);
+        if (Tile::side + column < width) add_row<1>(w, at + Tile::side);
+      }
     }
   }
 
@@ -223,22 +226,13 @@ struct WeightedSums {
   }
 
  private:
-  template <int halves>
-  __device__ void add_slice(int k0, int count, int row, int column, TileMemory<T>& memory) {
-    using Tile = Tiling<T>;
-#pragma unroll 4
-    for (int k = 0; k < count; ++k) {
-      const Quad<T> w = memory.weights_at(k0 + k, row);
+  template <int half>
+  __device__ void add_row(const Quad<T>& weights, const T* at) {
+    const Quad<T> x = *reinterpret_cast<const Quad<T>*>(at);
 #pragma unroll
-      for (int half = 0; half < halves; ++half) {
-        const T* const at = memory.operands + k * Tile::columns + half * Tile::side + column;
-        const Quad<T> x = *reinterpret_cast<const Quad<T>*>(at);
+    for (int r = 0; r < 4; ++r)
 #pragma unroll
-        for (int r = 0; r < 4; ++r)
-#pragma unroll
-          for (int s = 0; s < 4; ++s) of[r][half][s] = ::fma(w.x[r], x.x[s], of[r][half][s]);
-      }
-    }
+      for (int s = 0; s < 4; ++s) of[r][half][s] = ::fma(weights.x[r], x.x[s], of[r][half][s]);
   }
 };
 
