@@ -147,6 +147,9 @@ const std::vector<Sizes> ragged_sizes{
     // Many heads on one thread: what one tile leaves in scratch memory must not reach the next.
     {.batch = 8, .heads = 4, .groups = 2, .n_q = 150, .n_k = 200, .d = 4, .dv = 4},
     {.batch = 8, .heads = 2, .groups = 2, .n_q = 61, .n_k = 97, .d = 4, .dv = 4},
+    // Few queries with many keys, as in decoding, which a device may deal out; and wide heads.
+    {.batch = 1, .heads = 2, .groups = 1, .n_q = 2, .n_k = 700, .d = 5, .dv = 7},
+    {.batch = 1, .heads = 2, .groups = 1, .n_q = 33, .n_k = 40, .d = 130, .dv = 256},
 };
 
 struct Pieces {

@@ -13,6 +13,7 @@
 
 #include "core/cuda/attention/score_math.cuh"
 #include "core/cuda/reduce.cuh"
+#include "core/round.h"
 
 namespace mobius::cuda {
 
@@ -125,12 +126,15 @@ struct TileRows {
       : data(rows.row(b, h, i)), stride(rows.row_stride), count(min(n - i, Tiling<T>::side)) {}
 };
 
-/// to[c][r] = element c0 + c of row r, c < width. A warp reads whole sectors of several rows.
+/// to[c][r] = element c0 + c of row r, c < width, 0 where there is no row. A warp reads whole
+/// sectors of several rows.
 template <class T>
 __device__ void load_transposed(const TileRows<T>& rows, int c0, int width, T* to) {
   using Tile = Tiling<T>;
   constexpr int sector = 32 / sizeof(T);
-  for (int at = threadIdx.x; at < Tile::side * Tile::slice; at += Tile::threads) {
+  const int size = round_up(width, sector) * Tile::side;
+#pragma unroll 4
+  for (int at = threadIdx.x; at < size; at += Tile::threads) {
     const int c = at / (sector * Tile::side) * sector + at % sector;
     const int r = at / sector % Tile::side;
     if (c < width)
@@ -138,13 +142,14 @@ __device__ void load_transposed(const TileRows<T>& rows, int c0, int width, T* t
   }
 }
 
-/// to[r][c] = element c0 + c of row r0 + r, where there is one, else 0.
+/// to[r][c] = element c0 + c of row r0 + r, r < count, 0 where there is no column.
 template <class T>
-__device__ void load_rows(const TileRows<T>& rows, int r0, int c0, int width, T* to) {
+__device__ void load_rows(const TileRows<T>& rows, int r0, int count, int c0, int width, T* to) {
   using Tile = Tiling<T>;
-  for (int at = threadIdx.x; at < Tile::slice * Tile::columns; at += Tile::threads) {
+#pragma unroll 4
+  for (int at = threadIdx.x; at < count * Tile::columns; at += Tile::threads) {
     const int r = at / Tile::columns, c = at % Tile::columns;
-    to[at] = r0 + r < rows.count && c < width ? rows.data[(r0 + r) * rows.stride + c0 + c] : T{0};
+    to[at] = c < width ? rows.data[(r0 + r) * rows.stride + c0 + c] : T{0};
   }
 }
 
@@ -192,7 +197,7 @@ struct WeightedSums {
     for (int k0 = 0; k0 < x.count; k0 += Tile::slice) {
       const int count = min(x.count - k0, Tile::slice);
       __syncthreads();
-      load_rows(x, k0, c0, width, memory.operands);
+      load_rows(x, k0, count, c0, width, memory.operands);
       __syncthreads();
       if (row >= rows || column >= width) continue;
 #pragma unroll 2

@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(select_block) select_kernel(const TopkCall<T> 
 template <class Map, class T>
 void select_keys(const Map& map, const AttentionProblem<T>& p, const Tensor& keys) {
   using Tile = Tiling<T>;
-  constexpr std::int64_t buffer_size = 1 << 24;
+  constexpr std::int64_t buffer_size = 1 << 21;  // elements: 32k keys of a tile in f32
   const std::int64_t tiles =
       static_cast<std::int64_t>(p.batch) * p.heads * ceil_div(p.n_q, Tile::side);
   const std::int64_t tile_size = static_cast<std::int64_t>(p.n_k) * Tile::side;
