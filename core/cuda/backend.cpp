@@ -27,6 +27,7 @@ Backend* make_backend(int index) {
                      .reduce = &cuda_reduce_kernels(),
                      .matmul = &cuda_matmul_kernels(),
                      .softmax = &cuda_softmax_kernels(),
+                     .attention = &cuda_attention_kernels(),
                      .linear_attention = &cuda_linear_attention_kernels(),
                      .norm = &cuda_norm_kernels(),
                      .points = &cuda_points_kernels(),
