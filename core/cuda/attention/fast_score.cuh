@@ -91,20 +91,21 @@ struct FastRow {
   float mean;      // sum_j w_j d loss / d w_j, of a softmax
 };
 
-/// The weight of a pair and d loss / d product, given d loss / d weight. Adds to the gradients of
-/// the numbers.
+/// The weight of a pair and d loss / d product, given d loss / d weight: 0 for a pair that is not
+/// seen. Adds to the gradients of the numbers.
 template <bool kSoftmax, class Score>
 __device__ FastGradient fast_gradient(const Score& score, const FastNumbers& numbers,
-                                      const FastRow& row, float product, float grad_w,
+                                      const FastRow& row, float product, float grad_w, bool is_seen,
                                       AttentionOperands<float>& grads) {
   const FastMath m;
   const Fast u{product};
   if constexpr (kSoftmax) {
-    const float w = fast_exp2(fmaf(score.logit(numbers, product), score.unit(), -row.log2_sum));
+    const float e = fast_exp2(fmaf(score.logit(numbers, product), score.unit(), -row.log2_sum));
+    const float w = is_seen ? e : 0;
     const Fast grad_logit{scores::softmax_gradient(w, grad_w, row.mean)};
     return {w, score.map.gradient(m, numbers, u, grad_logit, grads).x};
   } else {
-    const float uncapped = score.uncapped_weight(numbers, u).x;
+    const float any = score.uncapped_weight(numbers, u).x, uncapped = is_seen ? any : 0;
     const float passes = uncapped <= score.largest() ? uncapped : 0;
     const Fast grad_log{passes * grad_w};
     return {fminf(uncapped, score.largest()),
@@ -122,6 +123,11 @@ constexpr bool takes_numbers_of(NumberOf of) {
       },
       Map::uses);
   return takes;
+}
+/// Whether a map takes numbers of keys or distances.
+template <class Map>
+constexpr bool takes_pair_numbers() {
+  return takes_numbers_of<Map>(NumberOf::key) || takes_numbers_of<Map>(NumberOf::distance);
 }
 
 }  // namespace mobius::cuda

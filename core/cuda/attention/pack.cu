@@ -154,6 +154,30 @@ __global__ void pack_gradient_rows(const Map map, const AttentionProblem<float> 
   if (index < job.chunks && at.column == 0) store_query_row(map, p, rows, kind_stride, at, sum);
 }
 
+/// Rows of numbers, zeros before and behind.
+Tensor padded_numbers(const Tensor& x, std::int64_t before, std::int64_t behind) {
+  const std::int64_t n = x.size(-1), rows = x.numel() / n;
+  const Tensor padded = Tensor::zeros({rows, before + n + behind}, x.dtype(), x.device());
+  padded.slice(1, before, before + n).copy_from(x.reshape({rows, n}));
+  return padded;
+}
+
+/// The numbers of keys and distances with room for whole tiles; `memory` keeps them.
+AttentionOperands<const float*> pad_pair_numbers(const AttentionInputs& inputs, int key_rows,
+                                                 std::vector<Tensor>& memory) {
+  AttentionOperands<const float*> padded;
+  scores::for_each_number(
+      [&](const NumberKind& kind, const Tensor& x, const float*& to) {
+        if (kind.of == NumberOf::query || !x.defined() || x.numel() == 0) return;
+        const bool is_of_keys = kind.of == NumberOf::key;
+        memory.push_back(is_of_keys ? padded_numbers(x, 0, key_rows - x.size(-1))
+                                    : padded_numbers(x, tensor_row_unit, tensor_row_unit));
+        to = memory.back().data<float>();
+      },
+      inputs, padded);
+  return padded;
+}
+
 }  // namespace
 
 PackedInputs pack_inputs(const AttentionSpec& spec, const AttentionInputs& inputs,
@@ -166,7 +190,10 @@ PackedInputs pack_inputs(const AttentionSpec& spec, const AttentionInputs& input
                          make_job(inputs.v, false, widths.dv, memory[2])}};
     const std::int64_t chunks = jobs.job[0].chunks + jobs.job[1].chunks + jobs.job[2].chunks;
     launch(pack_rows<decltype(map)>, for_elements(chunks), map, problem, jobs);
-    return {{problem, is_softmax, packed(jobs.job[0]), packed(jobs.job[1]), packed(jobs.job[2])},
+    const AttentionOperands<const float*> pair_numbers =
+        pad_pair_numbers(inputs, jobs.job[1].rows, memory);
+    return {{problem, is_softmax, packed(jobs.job[0]), packed(jobs.job[1]), packed(jobs.job[2]),
+             pair_numbers},
             memory};
   });
 }

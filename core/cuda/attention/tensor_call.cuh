@@ -29,6 +29,9 @@ struct TensorCall {
   AttentionProblem<float> problem;
   bool is_softmax;
   PackedRows q, k, v;  // q is multiplied by the factors of the queries
+  /// Numbers of keys, [B, G, rows of k], and of distances, [H, ...] with tensor_row_unit zeros
+  /// before and behind: whole tiles have them. Null where not given.
+  AttentionOperands<const float*> pair_numbers;
 };
 
 /// The numbers of query i that are not in its factor.
@@ -40,35 +43,53 @@ __device__ FastNumbers fast_numbers(const FastScore<Map>& score, const Attention
 
 /// Whether a call has numbers of keys or distances.
 template <class Map>
-__device__ bool has_pair_numbers(const AttentionProblem<float>& p) {
+__device__ bool has_pair_numbers(const TensorCall& call) {
   constexpr AttentionOperands<NumberUse> uses = Map::uses;
   bool has = false;
   scores::for_each_number(
       [&](const NumberKind& kind, const NumberUse& use, const float* all) {
         if (kind.of != NumberOf::query && use.is_taken && all) has = true;
       },
-      uses, p.numbers);
+      uses, call.pair_numbers);
   return has;
 }
 
-/// Completes the numbers of a query by those of the pair with a key. Pairs past the last have those
-/// of the last.
+/// The numbers of keys and distances around one pair.
 template <class Map>
-__device__ FastNumbers with_pair_numbers(const AttentionProblem<float>& p, FastNumbers numbers,
-                                         int b, int h, int i, int j) {
-  constexpr AttentionOperands<NumberUse> uses = Map::uses;
-  i = min(i, p.n_q - 1);
-  j = min(j, p.n_k - 1);
-  scores::for_each_number(
-      [&](const NumberKind& kind, const NumberUse& use, const float* all, Number<float>& x) {
-        if (kind.of == NumberOf::query || !use.is_taken) return;
-        const std::int64_t at =
-            kind.of == NumberOf::key ? p.key_of(b, p.group_of(h), j) : p.distance_of(h, i, j);
-        x = {all ? all[at] : static_cast<float>(kind.absent), true};
-      },
-      uses, p.numbers, numbers);
-  return numbers;
-}
+class PairNumbers {
+ public:
+  __device__ PairNumbers(const TensorCall& call, int b, int h, int i, int j) {
+    const AttentionProblem<float>& p = call.problem;
+    const std::int64_t head_keys = (std::int64_t{b} * p.groups + p.group_of(h)) * call.k.rows;
+    const std::int64_t head_distances = h * (std::int64_t{2} * tensor_row_unit + p.n_q + p.n_k - 1);
+    constexpr AttentionOperands<NumberUse> uses = Map::uses;
+    scores::for_each_number(
+        [&](const NumberKind& kind, const NumberUse& use, const float* all, const float*& at) {
+          if (kind.of == NumberOf::query || !use.is_taken || !all) return;
+          at = all + (kind.of == NumberOf::key
+                          ? head_keys + j
+                          : head_distances + tensor_row_unit + p.n_q - 1 + j - i);
+        },
+        uses, call.pair_numbers, at_);
+  }
+  /// Completes the numbers of a query by those of the pair that is `rows` queries and `columns`
+  /// keys further on.
+  __device__ FastNumbers with(FastNumbers numbers, int rows, int columns) const {
+    constexpr AttentionOperands<NumberUse> uses = Map::uses;
+    scores::for_each_number(
+        [&](const NumberKind& kind, const NumberUse& use, const float* at, Number<float>& x) {
+          if (kind.of == NumberOf::query || !use.is_taken) return;
+          x.is_given = true;
+          x.value = at ? at[kind.of == NumberOf::key ? columns : columns - rows]
+                       : static_cast<float>(kind.absent);
+        },
+        uses, at_, numbers);
+    return numbers;
+  }
+
+ private:
+  AttentionOperands<const float*> at_;
+};
 
 /// Columns `column` and the next of a row of `n`, as far as they exist.
 __device__ inline void store_pair(float* row, int column, int n, float x, float y) {

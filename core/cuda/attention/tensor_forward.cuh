@@ -106,13 +106,13 @@ class ForwardWarp {
 #pragma unroll
       for (int half = 0; half < 2; ++half) fn(block, half);
   }
-  /// Calls fn(weight, column) for the elements of a row, columns counted from the tile's first.
+  /// Calls fn(weight, column) for the elements of a row, columns counted from the lane's first.
   template <class Fn>
   __device__ void for_elements(Weights& weights, int block, int half, const Fn& fn) const {
 #pragma unroll
     for (int c = 0; c < kKeys / 8; ++c)
 #pragma unroll
-      for (int e = 0; e < 2; ++e) fn(weights[block][c][2 * half + e], 8 * c + 2 * (lane_ % 4) + e);
+      for (int e = 0; e < 2; ++e) fn(weights[block][c][2 * half + e], 8 * c + e);
   }
   __device__ int row(int block, int half) const { return i0_ + 16 * block + 8 * half + lane_ / 4; }
 
@@ -134,17 +134,21 @@ class ForwardWarp {
 
   /// Products -> logits.
   __device__ void take_logits(int j0, Weights& weights) const {
-    const bool with_pairs = takes_numbers_of<Map>(NumberOf::key) && has_pair_numbers<Map>(p_);
+    if constexpr (takes_pair_numbers<Map>()) {
+      if (has_pair_numbers<Map>(call_)) {
+        const PairNumbers<Map> pairs(call_, b_, h_, row(0, 0), j0 + 2 * (lane_ % 4));
+        for_rows([&](int block, int half) {
+          const FastNumbers& numbers = score_.numbers(query_[block][half]);
+          for_elements(weights, block, half, [&](float& x, int column) {
+            x = score_.logit(pairs.with(numbers, 16 * block + 8 * half, column), x);
+          });
+        });
+        return;
+      }
+    }
     for_rows([&](int block, int half) {
       const FastNumbers& numbers = score_.numbers(query_[block][half]);
-      if (with_pairs) {
-        for_elements(weights, block, half, [&](float& x, int column) {
-          x = score_.logit(
-              with_pair_numbers<Map>(p_, numbers, b_, h_, row(block, half), j0 + column), x);
-        });
-      } else {
-        for_elements(weights, block, half, [&](float& x, int) { x = score_.logit(numbers, x); });
-      }
+      for_elements(weights, block, half, [&](float& x, int) { x = score_.logit(numbers, x); });
     });
   }
 

@@ -10,13 +10,20 @@ namespace mobius::cuda {
 
 struct ForwardCall;
 struct BackwardCall;
+struct QueryGradientCall;
+
+/// Rows of a tile.
+struct TileSize {
+  int queries, keys;
+};
 
 template <int kD, int kDv>
 struct TensorKernels {
-  /// Queries of a tile of the forward pass, and keys.
-  static int forward_queries();
-  static int forward_keys();
+  static TileSize forward_tile();
+  static TileSize query_gradient_tile();
   static void forward(const AttentionSpec& spec, const ForwardCall& call);
+  static void key_gradients(const AttentionSpec& spec, const BackwardCall& call);
+  static void query_gradients(const AttentionSpec& spec, const QueryGradientCall& call);
 };
 
 /// The largest D and Dv.

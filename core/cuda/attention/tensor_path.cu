@@ -6,6 +6,7 @@
 #include "core/cuda/attention/tensor_forward.cuh"
 #include "core/cuda/attention/tensor_kernels.h"
 #include "core/cuda/attention/tensor_path.h"
+#include "core/cuda/attention/tensor_query_gradients.cuh"
 #include "core/cuda/launch.cuh"
 #include "core/cuda/reduce.cuh"
 
@@ -53,11 +54,11 @@ __global__ void combine_splits(const AttentionProblem<float> p, const Splits spl
 template <class Kernels>
 int count_splits(const AttentionProblem<float>& p) {
   constexpr int least_tiles = 4;  // of keys, for which a split is worth its own sum
-  const std::int64_t blocks =
-      std::int64_t{p.batch} * p.heads * ceil_div(p.n_q, Kernels::forward_queries());
+  const TileSize tile = Kernels::forward_tile();
+  const std::int64_t blocks = std::int64_t{p.batch} * p.heads * ceil_div(p.n_q, tile.queries);
   const std::int64_t wanted =
       ceil_div(std::int64_t{multiprocessors()}, std::max<std::int64_t>(blocks, 1));
-  const std::int64_t most = ceil_div(p.n_k, Kernels::forward_keys() * least_tiles);
+  const std::int64_t most = ceil_div(p.n_k, tile.keys * least_tiles);
   return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(most, 1)));
 }
 
@@ -90,6 +91,73 @@ void forward(const AttentionSpec& spec, const AttentionInputs& inputs, TensorWid
          HeadRows<float>(out), lse.defined() ? lse.data<float>() : nullptr);
 }
 
+/// grad += the sums of diagonals that tiles of queries left (QueryGradientCall), over the batch and
+/// the tiles in order. A thread for each entry of [H, Nq + Nk - 1].
+__global__ void add_diagonals(const AttentionProblem<float> p, const float* diagonals, int width,
+                              int first_tile, int tiles, int queries, float* grad) {
+  const std::int64_t entry = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const int distances = p.n_q + p.n_k - 1;
+  if (entry >= std::int64_t{p.heads} * distances) return;
+  const auto h = static_cast<int>(entry / distances), t = static_cast<int>(entry % distances);
+  float sum = grad[entry];
+  for (int b = 0; b < p.batch; ++b) {
+    for (int tile = 0; tile < tiles; ++tile) {
+      const int at = t - (p.n_q - 1) + (first_tile + tile) * queries + queries - 1;
+      if (at >= 0 && at < width)
+        sum += diagonals[((std::int64_t{b} * p.heads + h) * tiles + tile) * width + at];
+    }
+  }
+  grad[entry] = sum;
+}
+
+/// The gradients of queries, and of distances: some tiles of queries at a time, as many as fill the
+/// device, so that their sums of diagonals take little memory.
+template <class Kernels>
+void query_and_distance_gradients(const AttentionSpec& spec, QueryGradientCall& call,
+                                  const Tensor& grad) {
+  const AttentionProblem<float>& p = call.problem;
+  const TileSize tile = Kernels::query_gradient_tile();
+  const int all_tiles = ceil_div(p.n_q, tile.queries);
+  const std::int64_t heads = std::int64_t{p.batch} * p.heads;
+  const std::int64_t at_once = std::clamp<std::int64_t>(
+      4 * multiprocessors() / std::max<std::int64_t>(heads, 1), 1, std::max(all_tiles, 1));
+  call.diagonal_width = round_up(p.n_k, tile.keys) + tile.queries;
+  Tensor(grad).fill(0);
+  for (int first = 0; first < all_tiles; first += static_cast<int>(at_once)) {
+    call.first_tile = first;
+    call.tiles = std::min(static_cast<int>(at_once), all_tiles - first);
+    const Tensor diagonals =
+        Tensor::zeros({heads, call.tiles, call.diagonal_width}, DType::f32, grad.device());
+    call.diagonals = diagonals.data<float>();
+    Kernels::query_gradients(spec, call);
+    launch(add_diagonals, for_elements(grad.numel()), p, call.diagonals, call.diagonal_width, first,
+           call.tiles, tile.queries, grad.data<float>());
+  }
+}
+
+template <class Kernels>
+void backward(const AttentionSpec& spec, const AttentionInputs& inputs, TensorWidths widths,
+              const Tensor& out, const Tensor& lse, const Tensor& grad_out,
+              const AttentionGrads& grads) {
+  const PackedInputs packed = pack_inputs(spec, inputs, widths);
+  const PackedGradients gradients = pack_gradients(spec, packed.call, widths, out, lse, grad_out);
+  BackwardCall call(packed.call);
+  call.grad_out = gradients.grad_out;
+  call.rows = gradients.rows;
+  call.grad_q = grads.q.data<float>();
+  call.grad_k = grads.k.data<float>();
+  call.grad_v = grads.v.data<float>();
+  call.grad_numbers = number_addresses<float>(grads);
+  Kernels::key_gradients(spec, call);
+  QueryGradientCall query_call(call);
+  if (grads.distance_bias.defined()) {
+    query_and_distance_gradients<Kernels>(spec, query_call, grads.distance_bias);
+    return;
+  }
+  query_call.tiles = ceil_div(call.problem.n_q, Kernels::query_gradient_tile().queries);
+  Kernels::query_gradients(spec, query_call);
+}
+
 }  // namespace
 
 bool tensor_path_serves(const AttentionSpec& spec, const AttentionInputs& inputs) {
@@ -101,6 +169,14 @@ void tensor_attention(const AttentionSpec& spec, const AttentionInputs& inputs, 
                       const Tensor& lse) {
   with_tensor_kernels(inputs.q.size(3), inputs.v.size(3), [&](auto kernels, int d, int dv) {
     forward<decltype(kernels)>(spec, inputs, {d, dv}, out, lse);
+  });
+}
+
+void tensor_attention_backward(const AttentionSpec& spec, const AttentionInputs& inputs,
+                               const Tensor& out, const Tensor& lse, const Tensor& grad_out,
+                               const AttentionGrads& grads) {
+  with_tensor_kernels(inputs.q.size(3), inputs.v.size(3), [&](auto kernels, int d, int dv) {
+    backward<decltype(kernels)>(spec, inputs, {d, dv}, out, lse, grad_out, grads);
   });
 }
 
