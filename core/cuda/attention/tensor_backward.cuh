@@ -9,7 +9,7 @@
 
 #include "core/cuda/attention/pack.cuh"
 #include "core/cuda/attention/pair_bits.cuh"
-#include "core/cuda/attention/tile.cuh"
+#include "core/cuda/attention/tensor_tile.cuh"
 
 namespace mobius::cuda {
 
