@@ -22,12 +22,18 @@ struct Larger {
   }
 };
 
+/// The x of the lane whose number differs in the bits of `mask`. A struct that is reduced has an
+/// overload of its own.
+template <class T>
+__device__ T shuffle_xor(T x, int mask) {
+  return __shfl_xor_sync(all_lanes, x, mask);
+}
+
 /// The combination of x of the `kWidth` adjacent lanes around this one (a power of two). All lanes
 /// of the warp must call it.
 template <int kWidth = 32, class T, class Combine>
 __device__ T warp_reduce(T x, Combine combine) {
-  for (int offset = kWidth / 2; offset > 0; offset /= 2)
-    x = combine(x, __shfl_xor_sync(all_lanes, x, offset));
+  for (int offset = kWidth / 2; offset > 0; offset /= 2) x = combine(x, shuffle_xor(x, offset));
   return x;
 }
 template <int kWidth = 32, class T>

@@ -3,7 +3,7 @@
 //
 // All kernels of a device are queued on one stream, in the order of the calls: they and the memory
 // that is freed behind them need no other order. The host waits only in download() and
-// synchronize().
+// synchronize(), and in upload() when very much of what it copied is not yet on the device.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,12 +11,21 @@
 #include <cstddef>
 #include <string_view>
 
+#include "core/device.h"
+
 namespace mobius::cuda {
 
 /// Throws Error unless status is cudaSuccess. The message names `what` failed, on which device, and
 /// what the user can do where that is known.
 void check(cudaError_t status, std::string_view what);
 
+/// The GPUs that this process may use. Throws Error if there is none, with the reason.
+int device_count();
+/// Makes a device current for the calling thread. Errors name `family` from now on.
+void make_current(Device device, std::string_view family);
+
+/// The index of the current device.
+int current_device();
 /// The stream of the current device, on which every kernel and copy is queued.
 cudaStream_t stream();
 /// Multiprocessors of the current device.

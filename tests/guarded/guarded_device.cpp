@@ -81,7 +81,7 @@ class Arena {
   int running_ = 0;
 };
 
-class GuardedAllocator final : public Allocator {
+class GuardedAllocator final : public CachingAllocator {
  public:
   Arena arena;
 

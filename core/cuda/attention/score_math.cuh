@@ -149,18 +149,26 @@ __device__ PairGradient<T> pair_gradient(const Map& map, const QueryNumbers<T>& 
   return {w, query.factor * grad_product};
 }
 
-/// The factors of the n weights from number `first`: 0 or 1 / (1 - rate).
+/// Word `at` of a block.
+__device__ inline std::uint32_t word_of(const std::array<std::uint32_t, 4>& words, unsigned at) {
+  const std::uint32_t low = at == 0 ? words[0] : words[1], high = at == 2 ? words[2] : words[3];
+  return at < 2 ? low : high;
+}
+
+/// The factors of the n <= 4 weights from number `first`: 0 or 1 / (1 - rate).
 template <int n, class T>
 __device__ void dropout_factors(const WeightDropout& dropout, std::uint64_t first,
                                 T (&factors)[n]) {
-  std::array<std::uint32_t, 4> words = philox(dropout.key, first / 4);
+  static_assert(n <= 4, "they lie in two blocks at most");
+  const unsigned offset = static_cast<unsigned>(first % 4);
+  const std::array<std::uint32_t, 4> words = philox(dropout.key, first / 4);
+  std::array<std::uint32_t, 4> next = words;
+  if (offset + n > 4) next = philox(dropout.key, first / 4 + 1);
 #pragma unroll
-  for (int s = 0; s < n; ++s) {
-    const std::uint64_t index = first + static_cast<std::uint64_t>(s);
-    if (s > 0 && index % 4 == 0) words = philox(dropout.key, index / 4);
-    const unsigned at = static_cast<unsigned>(index % 4);
-    const std::uint32_t low = at == 0 ? words[0] : words[1], high = at == 2 ? words[2] : words[3];
-    factors[s] = (at < 2 ? low : high) < dropout.limit ? T{0} : static_cast<T>(dropout.keep);
+  for (unsigned s = 0; s < n; ++s) {
+    const unsigned at = offset + s;
+    const std::uint32_t word = at < 4 ? word_of(words, at) : word_of(next, at - 4);
+    factors[s] = word < dropout.limit ? T{0} : static_cast<T>(dropout.keep);
   }
 }
 
