@@ -58,37 +58,29 @@ __device__ bool has_pair_numbers(const TensorCall& call) {
 template <class Map>
 class PairNumbers {
  public:
-  __device__ PairNumbers(const TensorCall& call, int b, int h, int i, int j) {
+  __device__ PairNumbers(const TensorCall& call, int b, int h, int i, int j) : call_(call) {
     const AttentionProblem<float>& p = call.problem;
-    const std::int64_t head_keys = (std::int64_t{b} * p.groups + p.group_of(h)) * call.k.rows;
-    const std::int64_t head_distances = h * (std::int64_t{2} * tensor_row_unit + p.n_q + p.n_k - 1);
-    constexpr AttentionOperands<NumberUse> uses = Map::uses;
-    scores::for_each_number(
-        [&](const NumberKind& kind, const NumberUse& use, const float* all, const float*& at) {
-          if (kind.of == NumberOf::query || !use.is_taken || !all) return;
-          at = all + (kind.of == NumberOf::key
-                          ? head_keys + j
-                          : head_distances + tensor_row_unit + p.n_q - 1 + j - i);
-        },
-        uses, call.pair_numbers, at_);
+    key_ = (b * p.groups + p.group_of(h)) * call.k.rows + j;
+    distance_ = h * (2 * tensor_row_unit + p.n_q + p.n_k - 1) + tensor_row_unit + p.n_q - 1 + j - i;
   }
   /// Completes the numbers of a query by those of the pair that is `rows` queries and `columns`
   /// keys further on.
   __device__ FastNumbers with(FastNumbers numbers, int rows, int columns) const {
     constexpr AttentionOperands<NumberUse> uses = Map::uses;
     scores::for_each_number(
-        [&](const NumberKind& kind, const NumberUse& use, const float* at, Number<float>& x) {
+        [&](const NumberKind& kind, const NumberUse& use, const float* all, Number<float>& x) {
           if (kind.of == NumberOf::query || !use.is_taken) return;
+          const int at = kind.of == NumberOf::key ? key_ + columns : distance_ + columns - rows;
           x.is_given = true;
-          x.value = at ? at[kind.of == NumberOf::key ? columns : columns - rows]
-                       : static_cast<float>(kind.absent);
+          x.value = all ? all[at] : static_cast<float>(kind.absent);
         },
-        uses, at_, numbers);
+        uses, call_.pair_numbers, numbers);
     return numbers;
   }
 
  private:
-  AttentionOperands<const float*> at_;
+  const TensorCall& call_;
+  int key_, distance_;  // indices of the pair's; there are fewer than 2^31
 };
 
 /// Columns `column` and the next of a row of `n`, as far as they exist.

@@ -27,7 +27,7 @@ TileSize TensorKernels<kD, kDv>::forward_tile() {
 }
 template <int kD, int kDv>
 TileSize TensorKernels<kD, kDv>::query_gradient_tile() {
-  return {QueryGradientTile<kD, kDv>::queries, QueryGradientTile<kD, kDv>::keys};
+  return {QueryGradientTile<kD, kDv>::queries, QueryGradientTile<kD, kDv>::staged};
 }
 
 template <int kD, int kDv>

@@ -10,15 +10,15 @@ namespace mobius::cuda {
 /// rows the columns of the gradients are dealt to `parts` blocks, each of which makes the weights.
 template <int kD, int kDv>
 struct KeyGradientTile {
-  static constexpr int blocks = 1;  // of 16 keys a warp
-  static constexpr int queries = kD <= 64 ? 64 : kD <= 128 ? 32 : 16;
+  static constexpr int keys = 16 * (tensor_threads / 32);  // 16 a warp
   static constexpr int parts = kD <= 128 ? 1 : 2;
-  static constexpr int keys = 16 * blocks * (tensor_threads / 32);
+  static constexpr int queries = kD <= 128 ? 32 : 16;  // of the products
+  static constexpr int steps = kD <= 128 ? 2 : 1;      // of so many queries each in a stage
+  static constexpr int staged = steps * queries;
   static constexpr int key_bytes = tile_bytes<kD>(keys), value_bytes = tile_bytes<kDv>(keys);
-  static constexpr int query_bytes = tile_bytes<kD>(queries);
-  static constexpr int grad_bytes = tile_bytes<kDv>(queries);
+  static constexpr int query_bytes = tile_bytes<kD>(staged), grad_bytes = tile_bytes<kDv>(staged);
   template <class Map>
-  static constexpr int row_bytes = query_kinds<Map>() * queries * 4;
+  static constexpr int row_bytes = query_kinds<Map>() * staged * 4;
   template <class Map>
   static constexpr int stage_bytes = query_bytes + grad_bytes + round_up(row_bytes<Map>, 1024);
   template <class Map>
@@ -30,7 +30,7 @@ template <class Map, int kD, int kDv>
 class KeyGradientWarp {
  public:
   using Tile = KeyGradientTile<kD, kDv>;
-  static constexpr int kBlocks = Tile::blocks, kQueries = Tile::queries;
+  static constexpr int kBlocks = 1, kQueries = Tile::queries;
   static constexpr int kColumns = kD / Tile::parts, kValueColumns = kDv / Tile::parts;
 
   __device__ KeyGradientWarp(const FastScore<Map>& score, const BackwardCall& call, int b, int g,
@@ -98,7 +98,7 @@ class KeyGradientWarp {
     scores::for_each_number(
         [&](const NumberKind& what, const NumberUse& use, Number<float>& x) {
           if (what.of == NumberOf::query && use.is_taken && !use.multiplies_query)
-            x.value = rows[kind++ * kQueries + column];
+            x.value = rows[kind++ * Tile::staged + column];
         },
         uses, numbers);
     return numbers;
@@ -125,8 +125,8 @@ class KeyGradientWarp {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const int column = 8 * c + 2 * (lane_ % 4) + e;
-        const FastRow row{rows[QueryRows::log2_sum * kQueries + column],
-                          rows[QueryRows::mean * kQueries + column]};
+        const FastRow row{rows[QueryRows::log2_sum * Tile::staged + column],
+                          rows[QueryRows::mean * Tile::staged + column]};
         const FastNumbers of_query = numbers_of(rows, column);
         std::uint32_t seen_keys = ~0u, kept_keys = ~0u;
         if constexpr (Elements::is_masked) {
@@ -164,7 +164,7 @@ extern __shared__ __align__(1024) unsigned char tensor_shared[];
 
 /// One block for each tile of keys of a key/value head, and each part of the columns.
 template <class Map, int kD, int kDv>
-__global__ void __launch_bounds__(tensor_threads)
+__global__ void __launch_bounds__(tensor_threads, 2)
     tensor_key_gradients(const FastScore<Map> score, const BackwardCall call) {
   using Tile = KeyGradientTile<kD, kDv>;
   const AttentionProblem<float>& p = call.problem;
@@ -174,27 +174,26 @@ __global__ void __launch_bounds__(tensor_threads)
   index /= Tile::parts;
   const int j0 = index % tiles * Tile::keys;
   const int shared_head = index / tiles, g = shared_head % p.groups, b = shared_head / p.groups;
-  const int first = static_cast<int>(threadIdx.x / 32) * 16 * Tile::blocks;  // of the warp
+  const int first = static_cast<int>(threadIdx.x / 32) * 16;  // of the warp
 
-  // The tiles of queries that see the keys, of one head after the other.
+  // The stages of queries that see the keys, of one head after the other.
   const IndexRange seen_by = p.mask.pattern().queries_of(j0, min(j0 + Tile::keys, p.n_k));
-  const int first_tile = static_cast<int>(seen_by.begin) / Tile::queries;
-  const int per_head = max(ceil_div(static_cast<int>(seen_by.end), Tile::queries) - first_tile, 0);
-  const int first_head = g * (p.heads / p.groups);
-  const int visits = per_head * (p.heads / p.groups);
+  const int first_stage = static_cast<int>(seen_by.begin) / Tile::staged;
+  const int per_head = max(ceil_div(static_cast<int>(seen_by.end), Tile::staged) - first_stage, 0);
+  const int per_group = p.heads / p.groups;
 
   const std::uint32_t keys = shared_address(tensor_shared), values = keys + Tile::key_bytes;
   constexpr int stages = Tile::key_bytes + Tile::value_bytes;
   constexpr int stage_bytes = Tile::template stage_bytes<Map>;
-  const auto copy_queries = [&](int visit, int stage) {
-    const int h = first_head + visit / per_head;
-    const int i0 = (first_tile + visit % per_head) * Tile::queries;
+  const auto copy_queries = [&](int visit) {
+    const int h = g * per_group + visit / per_head;
+    const int i0 = (first_stage + visit % per_head) * Tile::staged;
     const std::int64_t head = std::int64_t{b} * p.heads + h;
-    const std::uint32_t to = keys + stages + stage * stage_bytes;
-    copy_tile<kD, Tile::queries, tensor_threads>(call.q.row(head, i0), to);
-    copy_tile<kDv, Tile::queries, tensor_threads>(call.grad_out.row(head, i0),
-                                                  to + Tile::query_bytes);
-    constexpr int quads = Tile::queries / 4;  // of four numbers
+    const std::uint32_t to = keys + stages + visit % 2 * stage_bytes;
+    copy_tile<kD, Tile::staged, tensor_threads>(call.q.row(head, i0), to);
+    copy_tile<kDv, Tile::staged, tensor_threads>(call.grad_out.row(head, i0),
+                                                 to + Tile::query_bytes);
+    constexpr int quads = Tile::staged / 4;  // of four numbers
     const int quad = static_cast<int>(threadIdx.x);
     if (quad < query_kinds<Map>() * quads)
       copy_async_16(to + Tile::query_bytes + Tile::grad_bytes + quad * 16,
@@ -205,21 +204,28 @@ __global__ void __launch_bounds__(tensor_threads)
   KeyGradientWarp<Map, kD, kDv> warp(score, call, b, g, j0 + first, part);
   const LeftRows<kD> key_rows(keys, first);
   const LeftRows<kDv> value_rows(values, first);
-  if (visits > 0) {
+  if (per_head > 0) {
     copy_tile<kD, Tile::keys, tensor_threads>(call.k.row(shared_head, j0), keys);
     copy_tile<kDv, Tile::keys, tensor_threads>(call.v.row(shared_head, j0), values);
-    copy_queries(0, 0);
+    copy_queries(0);
   }
-  for (int visit = 0; visit < visits; ++visit) {
+  for (int visit = 0; visit < per_head * per_group; ++visit) {
     wait_for_copies<0>();
     __syncthreads();
-    if (visit + 1 < visits) copy_queries(visit + 1, (visit + 1) % 2);
+    if (visit + 1 < per_head * per_group) copy_queries(visit + 1);
+    const int h = g * per_group + visit / per_head;
+    const int i0 = (first_stage + visit % per_head) * Tile::staged;
     const int stage = stages + visit % 2 * stage_bytes;
-    warp.add_queries(key_rows, value_rows, keys + stage, keys + stage + Tile::query_bytes,
-                     reinterpret_cast<const float*>(tensor_shared + stage + Tile::query_bytes +
-                                                    Tile::grad_bytes),
-                     first_head + visit / per_head,
-                     (first_tile + visit % per_head) * Tile::queries);
+    const auto* const rows = reinterpret_cast<const float*>(tensor_shared + stage +
+                                                            Tile::query_bytes + Tile::grad_bytes);
+#pragma unroll 1
+    for (int step = 0; step < Tile::steps; ++step) {
+      const std::uint32_t queries = keys + stage + step * tile_bytes<kD>(Tile::queries);
+      const std::uint32_t grad_out =
+          keys + stage + Tile::query_bytes + step * tile_bytes<kDv>(Tile::queries);
+      warp.add_queries(key_rows, value_rows, queries, grad_out, rows + step * Tile::queries, h,
+                       i0 + step * Tile::queries);
+    }
   }
   warp.store();
 }

@@ -14,12 +14,14 @@ namespace mobius::cuda {
 template <int kD, int kDv>
 struct QueryGradientTile {
   static constexpr int blocks = kD <= 64 ? 2 : 1;  // of 16 queries a warp
-  static constexpr int keys = kD <= 128 ? 32 : 16;
+  static constexpr int keys = kD <= 128 ? 32 : 16;  // of the products
+  static constexpr int steps = kD <= 128 ? 2 : 1;   // of so many keys each in a stage
+  static constexpr int staged = steps * keys;
   static constexpr bool holds_queries = kD <= 128;
   static constexpr int queries = 16 * blocks * (tensor_threads / 32);
   static constexpr int query_bytes = tile_bytes<kD>(queries);
   static constexpr int grad_bytes = tile_bytes<kDv>(queries);
-  static constexpr int key_bytes = tile_bytes<kD>(keys), value_bytes = tile_bytes<kDv>(keys);
+  static constexpr int key_bytes = tile_bytes<kD>(staged), value_bytes = tile_bytes<kDv>(staged);
   static constexpr int stage_bytes = key_bytes + value_bytes;
   static constexpr int shared_bytes = query_bytes + grad_bytes + 2 * stage_bytes;
   static constexpr int pair_bytes = queries * keys * 4;  // behind the rest, for diagonals
@@ -208,6 +210,7 @@ __device__ void add_diagonals_of_tile(const float* pairs, float* to) {
     for (int row = begin; row < end; ++row) sum += pairs[row * kKeys + t - (kQueries - 1) + row];
     to[t] += sum;
   }
+  __syncthreads();
 }
 
 extern __shared__ __align__(1024) unsigned char tensor_shared[];
@@ -224,8 +227,8 @@ __global__ void __launch_bounds__(tensor_threads)
   const std::int64_t shared_head = std::int64_t{b} * p.groups + p.group_of(h);
   const int first = static_cast<int>(threadIdx.x / 32) * 16 * Tile::blocks;  // of the warp
   const IndexRange seen = p.mask.pattern().keys_of(i0, min(i0 + Tile::queries, p.n_q));
-  const int begin = static_cast<int>(seen.begin) / Tile::keys;
-  const int end = ceil_div(static_cast<int>(seen.end), Tile::keys);
+  const int begin = static_cast<int>(seen.begin) / Tile::staged;
+  const int end = ceil_div(static_cast<int>(seen.end), Tile::staged);
 
   const std::uint32_t queries = shared_address(tensor_shared);
   const std::uint32_t grad_out = queries + Tile::query_bytes;
@@ -233,9 +236,9 @@ __global__ void __launch_bounds__(tensor_threads)
   float* const pairs =
       call.diagonals ? reinterpret_cast<float*>(tensor_shared + Tile::shared_bytes) : nullptr;
   const auto copy_keys = [&](int tile, std::uint32_t to) {
-    copy_tile<kD, Tile::keys, tensor_threads>(call.k.row(shared_head, tile * Tile::keys), to);
-    copy_tile<kDv, Tile::keys, tensor_threads>(call.v.row(shared_head, tile * Tile::keys),
-                                               to + Tile::key_bytes);
+    copy_tile<kD, Tile::staged, tensor_threads>(call.k.row(shared_head, tile * Tile::staged), to);
+    copy_tile<kDv, Tile::staged, tensor_threads>(call.v.row(shared_head, tile * Tile::staged),
+                                                 to + Tile::key_bytes);
     commit_copies();
   };
 
@@ -252,20 +255,27 @@ __global__ void __launch_bounds__(tensor_threads)
   for (int tile = begin; tile < end; ++tile) {
     wait_for_copies<0>();
     __syncthreads();
+    if constexpr (Tile::holds_queries) {
+      if (tile == begin) held_queries.load(query_rows);
+    }
     const std::uint32_t keys = stages + stage * Tile::stage_bytes;
     stage ^= 1;
     if (tile + 1 < end) copy_keys(tile + 1, stages + stage * Tile::stage_bytes);
-    const int j0 = tile * Tile::keys;
-    float* const warp_pairs = pairs ? pairs + first * Tile::keys : nullptr;
-    if constexpr (Tile::holds_queries) {
-      if (tile == begin) held_queries.load(query_rows);
-      warp.add_keys(held_queries, grad_rows, keys, keys + Tile::key_bytes, j0, warp_pairs);
-    } else {
-      warp.add_keys(query_rows, grad_rows, keys, keys + Tile::key_bytes, j0, warp_pairs);
+#pragma unroll 1
+    for (int step = 0; step < Tile::steps; ++step) {
+      const std::uint32_t step_keys = keys + step * tile_bytes<kD>(Tile::keys);
+      const std::uint32_t step_values =
+          keys + Tile::key_bytes + step * tile_bytes<kDv>(Tile::keys);
+      const int j0 = tile * Tile::staged + step * Tile::keys;
+      float* const warp_pairs = pairs ? pairs + first * Tile::keys : nullptr;
+      if constexpr (Tile::holds_queries)
+        warp.add_keys(held_queries, grad_rows, step_keys, step_values, j0, warp_pairs);
+      else
+        warp.add_keys(query_rows, grad_rows, step_keys, step_values, j0, warp_pairs);
+      if (pairs)
+        add_diagonals_of_tile<Tile::queries, Tile::keys>(
+            pairs, call.diagonals + std::int64_t{block} * call.diagonal_width + j0);
     }
-    if (pairs)
-      add_diagonals_of_tile<Tile::queries, Tile::keys>(
-          pairs, call.diagonals + std::int64_t{block} * call.diagonal_width + j0);
   }
   warp.store();
 }
