@@ -198,15 +198,14 @@ struct Heads {
   const T* factors = nullptr;  // of the rows, [B, heads, n]; null: 1
 
   Heads() = default;
-  explicit Heads(const Tensor& x, const T* factors = nullptr)
+  explicit Heads(const Tensor& x)
       : data(x.data<T>()),
         batch_stride(x.stride(0)),
         head_stride(x.stride(1)),
         row_stride(x.stride(2)),
         heads(x.size(1)),
         n(x.size(2)),
-        width(x.size(3)),
-        factors(factors) {}
+        width(x.size(3)) {}
 
   __device__ const T* row(std::int64_t b, std::int64_t h, std::int64_t i) const {
     return data + b * batch_stride + h * head_stride + i * row_stride;

@@ -329,6 +329,8 @@ TEST_P(FusedAttention, DropoutKeepsAWeightScaledOrNotAtAll) {
   const std::vector<double> dropped = attention(p.spec, p.inputs).data().to_vector<double>();
   std::int64_t n_kept = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
+    const std::uint32_t word = philox(p.spec.dropout_key, i / 4)[i % 4];
+    ASSERT_EQ(dropped[i] == 0, word < static_cast<std::uint32_t>(0.3 * 4294967296.0)) << i;
     if (dropped[i] == 0) continue;
     ++n_kept;
     ASSERT_NEAR(dropped[i], weights[i] / 0.7, 1e-13 * weights[i]) << i;
