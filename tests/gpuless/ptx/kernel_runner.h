@@ -22,6 +22,7 @@ namespace mobius::ptx {
 class KernelRunner {
  public:
   explicit KernelRunner(const std::string& file) : module(text_of(file), memory) {}
+  static KernelRunner of_text(const std::string& text) { return KernelRunner(text, 0); }
 
   template <typename T>
   std::uint64_t upload(const std::vector<T>& values, std::string_view label = "input") {
@@ -69,6 +70,8 @@ class KernelRunner {
   LaunchConfig config;
 
  private:
+  KernelRunner(const std::string& text, int) : module(text, memory) {}
+
   static std::string text_of(const std::string& file) {
     std::ifstream stream(file);
     EXPECT_TRUE(stream.good()) << file;
