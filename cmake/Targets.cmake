@@ -8,7 +8,7 @@ function(mobius_library name)
   add_library(${name} STATIC ${arg_SOURCES})
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${MOBIUS_UNITY} UNITY_BUILD_MODE GROUP)
   # GCC treats sources that compile as one unit like headers and warns of their file-local types.
-  target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   foreach(source IN LISTS arg_SOURCES)
     cmake_path(GET source PARENT_PATH room)
     if(NOT room MATCHES "/core/cpu(/|$)")

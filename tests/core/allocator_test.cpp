@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class LimitedAllocator final : public Allocator {
+class LimitedAllocator final : public CachingAllocator {
  public:
   explicit LimitedAllocator(std::size_t limit) : limit_(limit) {}
   ~LimitedAllocator() override {
@@ -50,20 +50,20 @@ class LimitedAllocator final : public Allocator {
 };
 
 TEST(Allocator, SizeClassesWasteAtMostAnEighth) {
-  EXPECT_EQ(Allocator::size_class(0), 64u);
-  EXPECT_EQ(Allocator::size_class(1), 64u);
-  EXPECT_EQ(Allocator::size_class(64), 64u);
-  EXPECT_EQ(Allocator::size_class(65), 128u);
-  EXPECT_EQ(Allocator::size_class(4096), 4096u);
-  EXPECT_EQ(Allocator::size_class(4097), 4608u);
-  EXPECT_EQ(Allocator::size_class(1 << 20), 1u << 20);
+  EXPECT_EQ(CachingAllocator::size_class(0), 64u);
+  EXPECT_EQ(CachingAllocator::size_class(1), 64u);
+  EXPECT_EQ(CachingAllocator::size_class(64), 64u);
+  EXPECT_EQ(CachingAllocator::size_class(65), 128u);
+  EXPECT_EQ(CachingAllocator::size_class(4096), 4096u);
+  EXPECT_EQ(CachingAllocator::size_class(4097), 4608u);
+  EXPECT_EQ(CachingAllocator::size_class(1 << 20), 1u << 20);
   std::size_t last = 0;
   for (std::size_t bytes = 1; bytes < (std::size_t{1} << 40); bytes += bytes / 13 + 1) {
-    const std::size_t capacity = Allocator::size_class(bytes);
+    const std::size_t capacity = CachingAllocator::size_class(bytes);
     ASSERT_GE(capacity, bytes);
     ASSERT_GE(capacity, last);
-    ASSERT_EQ(capacity % Allocator::alignment, 0u);
-    ASSERT_EQ(Allocator::size_class(capacity), capacity);
+    ASSERT_EQ(capacity % CachingAllocator::alignment, 0u);
+    ASSERT_EQ(CachingAllocator::size_class(capacity), capacity);
     if (bytes > 4096) {
       ASSERT_LE(capacity - bytes, bytes / 8) << bytes;
     }
@@ -163,7 +163,7 @@ TEST(CpuAllocator, CountsTensors) {
   const std::size_t before = allocator.stats().current;
   {
     const Tensor x = Tensor::empty({1000, 256});
-    EXPECT_EQ(allocator.stats().current - before, Allocator::size_class(x.bytes()));
+    EXPECT_EQ(allocator.stats().current - before, CachingAllocator::size_class(x.bytes()));
   }
   EXPECT_EQ(allocator.stats().current, before);
 }
