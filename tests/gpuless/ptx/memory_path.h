@@ -48,6 +48,8 @@ unsigned char* atomic_global(Warp& warp, const Instruction& instruction, int lan
 unsigned char* atomic_shared(Warp& warp, const Instruction& instruction, int lane,
                              std::uint64_t offset, std::uint32_t bytes);
 
+/// An offset that is out of bounds if it does not fit 32 bits.
+std::uint32_t shared_offset(std::uint64_t offset);
 Accessor accessor_of(const Warp& warp, int lane);
 void check_alignment(Warp& warp, const Instruction& instruction, int lane, std::uint64_t address,
                      std::uint32_t bytes);

@@ -182,13 +182,40 @@ bool Warp::reschedule() {
     }
   }
   if (best == groups_.end()) {
-    if (is_any_at_sync) report_stuck();
-    return false;
+    if (!is_any_at_sync) return false;
+    if (!release_warp_barrier()) report_stuck();
+    return reschedule();
   }
   const Group group = *best;
   groups_.erase(best);
   set_current(group);
   return true;
+}
+
+// bar.warp.sync lets lanes meet at different places, as long as all that are named wait at one.
+bool Warp::release_warp_barrier() {
+  LaneMask waiting = 0;
+  LaneMask named = 0;
+  for (const Group& group : groups_) {
+    if (group.state != Group::State::at_sync || !group.instruction->is_warp_barrier) continue;
+    waiting |= group.lanes;
+    named |= group.named;
+  }
+  if (waiting == 0 || (named & live_ & ~waiting) != 0) return false;
+  for (Group& group : groups_) {
+    if (group.state == Group::State::at_sync && group.instruction->is_warp_barrier) {
+      group.state = Group::State::ready;
+    }
+  }
+  end_sync_epoch();
+  return true;
+}
+
+void Warp::end_sync_epoch() {
+  if (++sync_epoch < SharedMemory::kSyncEpochs) return;
+  // The shadow has no more room for epochs of the warp: a new one of the block serves as well.
+  sync_epoch = 0;
+  block_->shared().advance();
 }
 
 void Warp::branch(const Instruction& instruction, LaneMask active, std::uint32_t target) {
@@ -391,9 +418,13 @@ void Warp::report_stuck() {
     if (group.state != Group::State::at_sync) continue;
     set_current(group);
     const LaneMask missing = group.named & live_ & ~group.lanes;
+    const LaneMask exited = group.named & present_ & ~live_;
+    const int lane = std::countr_zero(missing != 0 ? missing : exited);
     fault(*group.instruction, std::countr_zero(group.lanes),
-          "waits for lane " + std::to_string(std::countr_zero(missing)) +
-              ", which its mask names and which never comes");
+          missing != 0
+              ? "waits for lane " + std::to_string(lane) +
+                    ", which its mask names and which never comes"
+              : "its member mask names lane " + std::to_string(lane) + ", which has exited");
   }
   throw std::logic_error("no group of lanes waits");
 }
