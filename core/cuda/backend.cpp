@@ -26,6 +26,17 @@ Backend* make_backend(int index) {
                      .elementwise = &cuda_elementwise_kernels(),
                      .reduce = &cuda_reduce_kernels(),
                      .matmul = &cuda_matmul_kernels(),
+                     .softmax = &cuda_softmax_kernels(),
+                     .attention = &cuda_attention_kernels(),
+                     .linear_attention = &cuda_linear_attention_kernels(),
+                     .norm = &cuda_norm_kernels(),
+                     .points = &cuda_points_kernels(),
+                     .ball = &cuda_ball_kernels(),
+                     .rope = &cuda_rope_kernels(),
+                     .rows = &cuda_rows_kernels(),
+                     .loss = &cuda_loss_kernels(),
+                     .special = &cuda_special_kernels(),
+                     .decomposition = &cuda_decomposition_kernels(),
                      .optimizer = &cuda_optimizer_kernels(),
                      .begin = &cuda::make_current};
 }

@@ -124,7 +124,8 @@ void TrainOptions::describe(Schema& schema) {
       .positive();
   schema.choice(
       "precision", precision, {{"f32", MatmulPrecision::full}, {"bf16", MatmulPrecision::bf16}},
-      "of the factors of the linear layers' products; weights, sums and all else are f32");
+      "of the factors of the linear layers' products, and of attention's where the device is "
+      "faster for it; weights, sums and all else are f32");
   schema.field("seed", seed, "of the data, the initial values and dropout")
       .non_negative()
       .unbounded();

@@ -45,7 +45,7 @@ struct TrainOptions {
   std::int64_t max_steps = 1000;
   std::int64_t batch_size = 64;                       ///< sequences a step
   std::int64_t accumulation_steps = 1;                ///< micro-batches a step is computed in
-  MatmulPrecision precision = MatmulPrecision::full;  ///< of the linear layers' products
+  MatmulPrecision precision = MatmulPrecision::full;  ///< of matrix products
   std::uint64_t seed = 1;
   std::optional<double> clip_grad_norm = 1.0;
   EarlyStopOptions early_stop;

@@ -70,7 +70,7 @@ cudaError_t launch(const void* function, const CallConfiguration& shape, void** 
         .dynamic_shared_bytes = static_cast<std::uint32_t>(shape.shared_bytes),
         .dynamic_shared_limit = static_cast<std::uint32_t>(kernel.shared_limit),
         .parameters = packed(*kernel.code, arguments),
-        .seed = settings().seed};
+        .seed = machine.scheduler.draw()};
     const auto run = [&machine, &kernel, config = std::move(config)] {
       if (machine.lost_at_this_launch()) return;
       machine.counters.add_launch(kernel.name, ptx::launch(*kernel.code, machine.memory, config));

@@ -76,6 +76,8 @@ class Scheduler {
   void drop_all();
 
   void set_seed(std::uint64_t seed) { random_.seed(seed); }
+  /// A number for the order of what runs at once within an operation.
+  std::uint64_t draw() { return random_(); }
 
  private:
   using Streams = std::vector<std::shared_ptr<Stream>>;

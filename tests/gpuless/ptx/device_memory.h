@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -78,10 +79,15 @@ class DeviceMemory {
 
   Allocation& live_range(std::uint64_t address, std::uint64_t bytes, std::string_view what) const;
   Allocation* find(std::uint64_t address) const;
+  /// Takes tags for the blocks of a launch, and forgets all older ones when they run out.
+  std::uint32_t take_tags(std::uint32_t count);
+  void forget_tags();
 
   std::unique_ptr<Table> table_;
   mutable std::shared_mutex usage_;  // held shared by launches and copies, alone by free()
   std::mutex growth_;                // guards the table's growth
+  std::array<std::mutex, 64> atomic_locks_;
+  std::atomic<std::uint32_t> next_tag_{1};
   std::atomic<std::uint64_t> bytes_in_use_{0};
   std::atomic<std::uint64_t> live_{0};
 };

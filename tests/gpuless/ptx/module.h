@@ -35,6 +35,8 @@ struct Kernel {
 /// initial values, when a kernel or symbol() first needs them. Safe to use from several threads.
 class Module {
  public:
+  struct State;
+
   Module(std::string text, DeviceMemory& memory);
   ~Module();
   Module(Module&&) noexcept;
@@ -49,7 +51,6 @@ class Module {
   DeviceMemory::Range symbol(std::string_view name);
 
  private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 

@@ -1,0 +1,50 @@
+// The conformal map on tensor cores.
+//
+// A weight is 2^(c - s log2 a), for any exponent: as many issued instructions as softmax has for
+// its maximum, sum and rescaling. With h = a / 2 = 1/2 - t <q, k> / 2 one saturating instruction
+// gives h in [0, 1]; where rounding carries a to 0, the weight is that of a = epsilon / 2, as a cap
+// of the row that the cap of all weights is merged with.
+#pragma once
+
+#include "core/cuda/attention/fast_score.cuh"
+
+namespace mobius::cuda {
+
+template <>
+class FastScore<scores::ConformalScore> : public GenericFastScore<scores::ConformalScore> {
+ public:
+  explicit FastScore(const AttentionSpec& spec)
+      : GenericFastScore(spec),
+        exponent_(static_cast<float>(spec.exponent)),
+        log2_cap_(static_cast<float>(spec.log_cap) * log2_e) {
+    map.twice_exponent = 0;  // powers by logarithms, in the backward pass too
+  }
+
+  struct Query {
+    FastNumbers numbers;  // read with a softmax only
+    float minus_half_t, log2_factor, log2_cap;
+  };
+  __device__ Query query(const FastNumbers& numbers) const {
+    const float g = numbers.log_factor.value * log2_e;
+    return {numbers, -0.5f * numbers.sharpness.value, g - exponent_,
+            fminf(log2_cap_, g - exponent_ * log2_of_least_distance)};
+  }
+  __device__ const FastNumbers& numbers(const Query& query) const { return query.numbers; }
+
+  __device__ float unit() const { return exponent_; }
+  __device__ float logit(const FastNumbers& numbers, float product) const {
+    return -fast_log2(fmaxf(1 - numbers.sharpness.value * product, least_distance));
+  }
+  __device__ float weight(const Query& query, float product) const {
+    const float half = saturated_mul_add(product, query.minus_half_t, 0.5f);
+    const float log2_weight = fmaf(-exponent_, fast_log2(half), query.log2_factor);
+    return fast_exp2(fminf(log2_weight, query.log2_cap));
+  }
+
+ private:
+  static constexpr float least_distance = 0x1p-24f, log2_of_least_distance = -24;  // epsilon / 2
+
+  float exponent_, log2_cap_;
+};
+
+}  // namespace mobius::cuda
