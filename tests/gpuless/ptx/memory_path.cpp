@@ -116,14 +116,30 @@ void report(Warp& warp, const Instruction& instruction, int lane, const SharedFa
   }
 }
 
-void read_global(Warp& warp, const Instruction& instruction, int lane, std::uint64_t address,
-                 std::uint32_t bytes, void* value) {
-  check_alignment(warp, instruction, lane, address, bytes);
+void read_bytes(Warp& warp, const Instruction& instruction, int lane, std::uint64_t address,
+                std::uint32_t bytes, void* value) {
+  if (bytes == 0) return;
   AccessFault fault;
   const unsigned char* const place =
       warp.block().global().access<Access::read>(address, bytes, fault);
   if (place == nullptr) report(warp, instruction, lane, fault, bytes, "reads");
   std::memcpy(value, place, bytes);
+}
+
+std::uint32_t claim_shared(Warp& warp, const Instruction& instruction, int lane,
+                           std::uint64_t offset, std::uint32_t bytes) {
+  SharedFault fault;
+  const std::uint32_t at = shared_offset(offset);
+  if (!warp.block().shared().claim(at, bytes, accessor_of(warp, lane), fault)) {
+    report(warp, instruction, lane, fault, bytes, "fills");
+  }
+  return at;
+}
+
+void read_global(Warp& warp, const Instruction& instruction, int lane, std::uint64_t address,
+                 std::uint32_t bytes, void* value) {
+  check_alignment(warp, instruction, lane, address, bytes);
+  read_bytes(warp, instruction, lane, address, bytes, value);
 }
 
 void write_global(Warp& warp, const Instruction& instruction, int lane, std::uint64_t address,
