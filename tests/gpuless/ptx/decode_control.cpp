@@ -38,8 +38,12 @@ void run_branch_table(Warp& warp, const Instruction& instruction, LaneMask activ
   }
 }
 
-void run_return(Warp& warp, const Instruction&, LaneMask active) { warp.leave(active); }
-void run_exit(Warp& warp, const Instruction&, LaneMask active) { warp.exit(active); }
+void run_return(Warp& warp, const Instruction& instruction, LaneMask active) {
+  warp.leave(instruction, active);
+}
+void run_exit(Warp& warp, const Instruction& instruction, LaneMask active) {
+  warp.exit(instruction, active);
+}
 
 void run_trap(Warp& warp, const Instruction& instruction, LaneMask active) {
   warp.fault(instruction, std::countr_zero(active), "trap");

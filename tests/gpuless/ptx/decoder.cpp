@@ -15,9 +15,10 @@ namespace {
 const DecodeTable& decode_table() {
   static const DecodeTable table = [] {
     DecodeTable families;
-    for (const auto add : {add_arithmetic, add_special_functions, add_integer, add_bits,
-                           add_comparison, add_moves, add_conversion, add_control, add_memory,
-                           add_atomics, add_warp_operations, add_barriers}) {
+    for (const auto add :
+         {add_arithmetic, add_special_functions, add_integer, add_bits, add_comparison, add_moves,
+          add_conversion, add_control, add_memory, add_atomics, add_warp_operations, add_barriers,
+          add_tensor, add_asynchronous_copies}) {
       add(families);
     }
     return families;

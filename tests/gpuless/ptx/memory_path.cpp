@@ -32,11 +32,6 @@ std::string block_named(const LaunchState& launch, std::uint32_t tag) {
          ")";
 }
 
-// Offsets beyond 32 bits are out of bounds and stay so.
-std::uint32_t shared_offset(std::uint64_t offset) {
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(offset, 0xFFFFFFFF));
-}
-
 unsigned char* local_place(Warp& warp, const Instruction& instruction, int lane,
                            std::uint64_t offset, std::uint32_t bytes,
                            std::vector<unsigned char>& of, const char* verb) {
@@ -52,6 +47,10 @@ unsigned char* local_place(Warp& warp, const Instruction& instruction, int lane,
 }
 
 }  // namespace
+
+std::uint32_t shared_offset(std::uint64_t offset) {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(offset, 0xFFFFFFFF));
+}
 
 Accessor accessor_of(const Warp& warp, int lane) { return {warp.thread_of(lane), warp.sync_epoch}; }
 
@@ -116,14 +115,30 @@ void report(Warp& warp, const Instruction& instruction, int lane, const SharedFa
   }
 }
 
-void read_global(Warp& warp, const Instruction& instruction, int lane, std::uint64_t address,
-                 std::uint32_t bytes, void* value) {
-  check_alignment(warp, instruction, lane, address, bytes);
+void read_bytes(Warp& warp, const Instruction& instruction, int lane, std::uint64_t address,
+                std::uint32_t bytes, void* value) {
+  if (bytes == 0) return;
   AccessFault fault;
   const unsigned char* const place =
       warp.block().global().access<Access::read>(address, bytes, fault);
   if (place == nullptr) report(warp, instruction, lane, fault, bytes, "reads");
   std::memcpy(value, place, bytes);
+}
+
+std::uint32_t claim_shared(Warp& warp, const Instruction& instruction, int lane,
+                           std::uint64_t offset, std::uint32_t bytes) {
+  SharedFault fault;
+  const std::uint32_t at = shared_offset(offset);
+  if (!warp.block().shared().claim(at, bytes, accessor_of(warp, lane), fault)) {
+    report(warp, instruction, lane, fault, bytes, "fills");
+  }
+  return at;
+}
+
+void read_global(Warp& warp, const Instruction& instruction, int lane, std::uint64_t address,
+                 std::uint32_t bytes, void* value) {
+  check_alignment(warp, instruction, lane, address, bytes);
+  read_bytes(warp, instruction, lane, address, bytes, value);
 }
 
 void write_global(Warp& warp, const Instruction& instruction, int lane, std::uint64_t address,
@@ -152,7 +167,7 @@ void read_shared(Warp& warp, const Instruction& instruction, int lane, std::uint
   SharedFault fault;
   SharedMemory& shared = warp.block().shared();
   const std::uint32_t at = shared_offset(offset);
-  if (!shared.read(at, bytes, accessor_of(warp, lane), fault))
+  if (!shared.read(at, bytes, 1, accessor_of(warp, lane), fault))
     report(warp, instruction, lane, fault, bytes, "reads");
   std::memcpy(value, shared.data() + at, bytes);
 }
@@ -161,7 +176,7 @@ void write_shared(Warp& warp, const Instruction& instruction, int lane, std::uin
                   std::uint32_t bytes, const void* value) {
   check_alignment(warp, instruction, lane, offset, bytes);
   SharedFault fault;
-  if (!warp.block().shared().write(shared_offset(offset), bytes, accessor_of(warp, lane), value,
+  if (!warp.block().shared().write(shared_offset(offset), bytes, 1, accessor_of(warp, lane), value,
                                    fault)) {
     report(warp, instruction, lane, fault, bytes, "writes");
   }

@@ -34,6 +34,13 @@ void read_generic(Warp& warp, const Instruction& instruction, int lane, std::uin
 void write_generic(Warp& warp, const Instruction& instruction, int lane, std::uint64_t address,
                    std::uint32_t bytes, const void* value);
 
+/// Reads any number of bytes of global memory at any alignment.
+void read_bytes(Warp& warp, const Instruction& instruction, int lane, std::uint64_t address,
+                std::uint32_t bytes, void* value);
+/// Takes shared memory for a copy in flight, and returns its offset.
+std::uint32_t claim_shared(Warp& warp, const Instruction& instruction, int lane,
+                           std::uint64_t offset, std::uint32_t bytes);
+
 /// The place of an atomic's operand in global memory.
 unsigned char* atomic_global(Warp& warp, const Instruction& instruction, int lane,
                              std::uint64_t address, std::uint32_t bytes);
@@ -41,6 +48,8 @@ unsigned char* atomic_global(Warp& warp, const Instruction& instruction, int lan
 unsigned char* atomic_shared(Warp& warp, const Instruction& instruction, int lane,
                              std::uint64_t offset, std::uint32_t bytes);
 
+/// An offset that is out of bounds if it does not fit 32 bits.
+std::uint32_t shared_offset(std::uint64_t offset);
 Accessor accessor_of(const Warp& warp, int lane);
 void check_alignment(Warp& warp, const Instruction& instruction, int lane, std::uint64_t address,
                      std::uint32_t bytes);

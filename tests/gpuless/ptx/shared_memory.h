@@ -17,7 +17,8 @@ struct SharedFault {
     in_flight
   } kind = Kind::none;
   std::uint32_t offset = 0;
-  std::uint32_t other = 0;
+  std::uint32_t other = 0;     // the thread of the other access
+  std::uint32_t accessor = 0;  // the thread of this one
 };
 
 /// Who accesses shared memory, and when in the order of its warp.
@@ -43,11 +44,15 @@ class SharedMemory {
   /// A barrier of the block: all accesses before are ordered before all that follow.
   void advance();
 
-  /// Check an access and note it. They return false with `fault` set. A write of what is there
-  /// already is no race with another write; `is_same` says so.
-  bool read(std::uint32_t offset, std::uint32_t bytes, Accessor accessor, SharedFault& fault);
-  bool write(std::uint32_t offset, std::uint32_t bytes, Accessor accessor, const void* value,
-             SharedFault& fault);
+  /// Check the accesses of `threads` neighbouring threads, `bytes` for each, one behind the other,
+  /// and note them. They return false with `fault` set; its thread is then the accessor. A write of
+  /// what is there already is no race with another write.
+  bool read(std::uint32_t offset, std::uint32_t bytes, std::uint32_t threads, Accessor first,
+            SharedFault& fault);
+  bool write(std::uint32_t offset, std::uint32_t bytes, std::uint32_t threads, Accessor first,
+             const void* values, SharedFault& fault);
+  /// Several lanes of a warp read the same bytes.
+  bool read_together(std::uint32_t offset, std::uint32_t bytes, Accessor first, SharedFault& fault);
   /// An atomic reads and writes, and meets other atomics without a race.
   bool atomic(std::uint32_t offset, std::uint32_t bytes, Accessor accessor, SharedFault& fault);
 
@@ -56,6 +61,11 @@ class SharedMemory {
   void fill(std::uint32_t offset, std::uint32_t bytes, Accessor accessor, const void* value);
 
  private:
+  template <bool kTogether>
+  bool note_reads(std::uint32_t granule, std::uint32_t count, int shift, Accessor first);
+  bool note_writes(std::uint32_t granule, std::uint32_t count, int shift, Accessor first);
+  bool read_slowly(std::uint32_t offset, std::uint32_t bytes, Accessor accessor,
+                   SharedFault& fault);
   bool is_inside(std::uint32_t offset, std::uint32_t bytes, SharedFault& fault) const;
   bool is_free(std::uint32_t offset, std::uint32_t bytes, SharedFault& fault) const;
   bool check_write(std::uint32_t offset, std::uint32_t bytes, Accessor accessor, bool is_same,

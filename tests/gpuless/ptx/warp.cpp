@@ -112,6 +112,8 @@ Warp::~Warp() = default;
 void Warp::begin_block() {
   block_serial_ = block_->serial();
   sync_epoch = 0;
+  copies_.pending.clear();
+  copies_.committed.fill(0);
   live_ = present_;
   groups_.clear();
   const Function& entry = *block_->launch().program.functions[0];
@@ -311,10 +313,10 @@ void Warp::repeat_for(LaneMask lanes) {
   add_ready(frame_, pc_ - 1, lanes);
 }
 
-void Warp::leave(LaneMask active) {
+void Warp::leave(const Instruction& instruction, LaneMask active) {
   Frame* const frame = frame_;
   if (frame->caller == nullptr) {
-    exit(active);
+    exit(instruction, active);
     return;
   }
   const std::uint32_t* places = frame->caller->function->operands.data() + frame->call->operands;
@@ -330,7 +332,14 @@ void Warp::leave(LaneMask active) {
   stop_pc_ = 0;
 }
 
-void Warp::exit(LaneMask active) {
+void Warp::exit(const Instruction& instruction, LaneMask active) {
+  for (const AsyncCopy& copy : copies_.pending) {
+    if ((active >> copy.lane & 1) == 0) continue;
+    const bool is_committed = copy.group < copies_.committed[static_cast<std::size_t>(copy.lane)];
+    fault(instruction, copy.lane,
+          std::string("exits with a cp.async in flight, which was ") +
+              (is_committed ? "not waited for" : "never committed"));
+  }
   lanes_ &= ~active;
   live_ &= ~active;
   for (Frame* frame = frame_; frame != nullptr; frame = frame->caller) frame->lanes &= ~active;

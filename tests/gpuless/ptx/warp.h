@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/gpuless/ptx/async_copies.h"
 #include "tests/gpuless/ptx/lanes.h"
 #include "tests/gpuless/ptx/program.h"
 
@@ -91,8 +92,9 @@ class Warp {
   void call(const Instruction& instruction, LaneMask active, std::uint32_t function);
   /// Lets lanes execute the current instruction once more, on their own.
   void repeat_for(LaneMask lanes);
-  void leave(LaneMask active);  // returns from a function, or exits from the kernel
-  void exit(LaneMask active);
+  void leave(const Instruction& instruction,
+             LaneMask active);  // returns from a function, or exits from the kernel
+  void exit(const Instruction& instruction, LaneMask active);
   /// For an instruction that lanes execute together: returns all lanes that do so now, or none if
   /// they wait for others that `named` holds.
   LaneMask converge(const Instruction& instruction, LaneMask active, LaneMask named);
@@ -113,6 +115,7 @@ class Warp {
     std::uint32_t stride = 0;  // bytes of one lane
   };
   Local& local() { return local_; }
+  AsyncCopies& copies() { return copies_; }
   /// Bytes of a lane's local memory that calls have taken.
   std::uint32_t local_used() const { return local_used_; }
 
@@ -147,6 +150,7 @@ class Warp {
   std::vector<std::unique_ptr<Frame>> frames_;
   std::map<const Function*, std::vector<Frame*>> free_frames_;
   Local local_;
+  AsyncCopies copies_;
   std::uint32_t local_used_ = 0;
   std::uint64_t block_serial_ = 0;
 };
