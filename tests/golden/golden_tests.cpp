@@ -36,7 +36,7 @@ struct Arithmetic {
 
 Tolerance tolerance_of(Arithmetic arithmetic) {
   if (arithmetic.products == MatmulPrecision::bf16) return {2e-2, 2e-2};
-  return arithmetic.dtype dtype == DType::f64 ? Tolerance{1e-10, 1e-8} : Tolerance{2e-5, 2e-4};
+  return arithmetic.dtype == DType::f64 ? Tolerance{1e-10, 1e-8} : Tolerance{2e-5, 2e-4};
 }
 
 double norm_of(const Tensor& tensor) { return std::sqrt(sum_of_squares(tensor.contiguous())); }
