@@ -31,6 +31,7 @@ class AttentionKernels;
 class LinearAttentionKernels;
 class NormKernels;
 class PointsKernels;
+class BallKernels;
 class RopeKernels;
 class RowsKernels;
 class LossKernels;
@@ -70,6 +71,7 @@ struct Backend {
   LinearAttentionKernels* linear_attention = nullptr;
   NormKernels* norm = nullptr;
   PointsKernels* points = nullptr;
+  BallKernels* ball = nullptr;
   RopeKernels* rope = nullptr;
   RowsKernels* rows = nullptr;
   LossKernels* loss = nullptr;

@@ -70,6 +70,7 @@ Backend& make_backend() {
                       .linear_attention = &cpu_linear_attention_kernels(),
                       .norm = &cpu_norm_kernels(),
                       .points = &cpu_points_kernels(),
+                      .ball = &cpu_ball_kernels(),
                       .rope = &cpu_rope_kernels(),
                       .rows = &cpu_rows_kernels(),
                       .loss = &cpu_loss_kernels(),

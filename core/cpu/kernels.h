@@ -16,6 +16,7 @@ AttentionKernels& cpu_attention_kernels();
 LinearAttentionKernels& cpu_linear_attention_kernels();
 NormKernels& cpu_norm_kernels();
 PointsKernels& cpu_points_kernels();
+BallKernels& cpu_ball_kernels();
 RopeKernels& cpu_rope_kernels();
 RowsKernels& cpu_rows_kernels();
 LossKernels& cpu_loss_kernels();

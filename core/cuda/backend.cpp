@@ -31,9 +31,11 @@ Backend* make_backend(int index) {
                      .linear_attention = &cuda_linear_attention_kernels(),
                      .norm = &cuda_norm_kernels(),
                      .points = &cuda_points_kernels(),
+                     .ball = &cuda_ball_kernels(),
                      .rope = &cuda_rope_kernels(),
                      .rows = &cuda_rows_kernels(),
                      .loss = &cuda_loss_kernels(),
+                     .special = &cuda_special_kernels(),
                      .decomposition = &cuda_decomposition_kernels(),
                      .optimizer = &cuda_optimizer_kernels(),
                      .begin = &cuda::make_current};

@@ -16,6 +16,7 @@ AttentionKernels& cuda_attention_kernels();
 LinearAttentionKernels& cuda_linear_attention_kernels();
 NormKernels& cuda_norm_kernels();
 PointsKernels& cuda_points_kernels();
+BallKernels& cuda_ball_kernels();
 RopeKernels& cuda_rope_kernels();
 RowsKernels& cuda_rows_kernels();
 LossKernels& cuda_loss_kernels();

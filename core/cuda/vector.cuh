@@ -34,10 +34,10 @@ struct PackPlace {
   std::int64_t first;
   int begin, end;
 
-  __device__ PackPlace(std::int64_t from, std::int64_t n)
-      : first(from),
-        begin(first < 0 ? static_cast<int>(-first) : 0),
-        end(static_cast<int>(n - first < kWidth ? n - first : kWidth)) {}
+  __device__ PackPlace(std::int64_t at, std::int64_t n)
+      : first(at),
+        begin(at < 0 ? static_cast<int>(-at) : 0),
+        end(static_cast<int>(n - at < kWidth ? n - at : kWidth)) {}
   __device__ bool is_whole() const { return begin == 0 && end == kWidth; }
   __device__ bool is_empty() const { return begin >= end; }
   __device__ bool has(int i) const { return i >= begin && i < end; }

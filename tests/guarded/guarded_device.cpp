@@ -194,6 +194,7 @@ Backend GuardedDevice::make_backend() {
           .linear_attention = cpu.linear_attention,
           .norm = cpu.norm,
           .points = cpu.points,
+          .ball = cpu.ball,
           .rope = cpu.rope,
           .rows = cpu.rows,
           .loss = cpu.loss,

@@ -31,10 +31,12 @@ struct ConformalKernel {
 ConformalKernel conformal_kernel(ConformalWeight weight, std::int64_t d,
                                  std::optional<double> s = {}, std::optional<double> gamma = {});
 
-/// A radius and its distance to the sphere, which 1 - r would round away near the sphere.
+/// A radius, its distance to the sphere, which 1 - r would round away near the sphere, and
+/// t = 2r / (1 + r^2), with which |query - key|^2 = (1 + r^2)(1 - t u) keeps the digits of small u.
 struct Radius {
   Variable r;
   Variable one_minus_r;
+  Variable sharpness{};  // needed by conformal_call() alone
 };
 
 /// r = beta / (sqrt(s^2 + beta^2) + s) for inverse temperatures beta >= 0, elementwise. This and
@@ -53,7 +55,7 @@ struct BallPoints {
   Variable zeta;  // keys, [B, H, n_k, d], on the sphere
 };
 
-/// Takes q[B, H, n_q, d], k[B, H, n_k, d], and alpha broadcastable to [B, H, n_q, 1]. The inverse
+/// Takes q[B, H, n_q, d], k[B, H, n_k, d], and alpha broadcastable to [B, H, 1, 1]. The inverse
 /// temperature of a query is alpha |q| / sqrt(d). A zero query lies in the centre. A zero key stays
 /// 0 and has u = 0 with every query.
 BallPoints embed_in_ball(const Variable& q, const Variable& k, const Variable& alpha, double s);
