@@ -63,8 +63,10 @@ class GenericFastScore {
   __device__ float logit(const FastNumbers& numbers, float product) const {
     return map.logit(FastMath(), numbers, Fast{product}).x;
   }
-  /// A weight without a softmax.
-  __device__ float weight(const Query& query, float product) const {
+  /// A weight without a softmax. Forms that use the special function units twice may spare them for
+  /// some of the elements, which are numbered, where they would be the bottleneck.
+  template <bool kSparesSpecial>
+  __device__ float weight(const Query& query, float product, int /*element*/) const {
     return fminf(map.weight(FastMath(), query, Fast{product}).x, largest_);
   }
 

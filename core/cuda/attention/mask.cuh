@@ -35,6 +35,9 @@ class KeyMask {
   /// keys_of() and queries_of(): which tiles to visit.
   __host__ __device__ const MaskPattern& pattern() const { return pattern_; }
 
+  /// Whether the mask is its pattern alone.
+  __device__ bool is_pattern() const { return !given_.data && !selected_.data; }
+
   /// What the pattern tells about queries [i0, i1) and keys [j0, j1), which may pass the last ones.
   __device__ Sight tile(std::int64_t i0, std::int64_t i1, std::int64_t j0, std::int64_t j1) const {
     const std::int64_t last_query = i1 < pattern_.n_q ? i1 : pattern_.n_q;

@@ -10,6 +10,7 @@
 #include "core/cuda/attention/pack.cuh"
 #include "core/cuda/attention/pair_bits.cuh"
 #include "core/cuda/attention/tensor_tile.cuh"
+#include "core/cuda/attention/tile_sights.cuh"
 
 namespace mobius::cuda {
 

@@ -10,6 +10,7 @@
 #include "core/cuda/attention/pair_bits.cuh"
 #include "core/cuda/attention/tensor_call.cuh"
 #include "core/cuda/attention/tensor_tile.cuh"
+#include "core/cuda/attention/tile_sights.cuh"
 
 namespace mobius::cuda {
 
@@ -49,7 +50,8 @@ class ForwardWarp {
         b_(b),
         h_(h),
         i0_(i0),
-        lane_(threadIdx.x % 32) {
+        lane_(threadIdx.x % 32),
+        sights_(TileSights::of_keys(p_.mask, i0, i0 + 16 * kBlocks)) {
     for_rows([&](int block, int half) {
       query_[block][half] = score_.query(fast_numbers(score_, p_, b, h, row(block, half)));
       largest_[block][half] = -INFINITY;
@@ -61,8 +63,7 @@ class ForwardWarp {
   template <class Queries>
   __device__ void add_keys(const Queries& queries, std::uint32_t keys, std::uint32_t values,
                            int j0) {
-    if (i0_ >= p_.n_q) return;
-    const Sight sight = p_.mask.tile(i0_, i0_ + 16 * kBlocks, j0, j0 + kKeys);
+    const Sight sight = sights_.at(j0, j0 + kKeys);
     if (sight == Sight::none) return;
     Product<kBlocks, kKeys> weights = {};
     add_product_transposed<kD, kBlocks, kKeys>(queries, keys, weights);
@@ -181,8 +182,10 @@ class ForwardWarp {
   /// Products -> weights without a softmax.
   __device__ void plain(Sight sight, int j0, Weights& weights) const {
     for_rows([&](int block, int half) {
-      for_elements(weights, block, half,
-                   [&](float& x, int) { x = score_.weight(query_[block][half], x); });
+      int element = 0;
+      for_elements(weights, block, half, [&](float& x, int) {
+        x = score_.template weight<(kDv <= 64)>(query_[block][half], x, element++);
+      });
     });
     hide(sight, j0, 0, weights);
   }
@@ -191,6 +194,7 @@ class ForwardWarp {
   const ForwardCall& call_;
   const AttentionProblem<float>& p_;
   int b_, h_, i0_, lane_;
+  TileSights sights_;
   typename FastScore<Map>::Query query_[kBlocks][2];
   float largest_[kBlocks][2], total_[kBlocks][2];
   Product<kBlocks, kDv> sums_ = {};

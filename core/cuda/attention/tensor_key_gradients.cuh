@@ -42,14 +42,14 @@ class KeyGradientWarp {
         g_(g),
         j0_(j0),
         part_(part),
-        lane_(threadIdx.x % 32) {}
+        lane_(threadIdx.x % 32),
+        sights_(TileSights::of_queries(p_.mask, j0, j0 + 16 * kBlocks)) {}
 
   /// Adds the queries [i0, i0 + kQueries) of head h, given their tiles and rows in shared memory.
   __device__ void add_queries(const LeftRows<kD>& keys, const LeftRows<kDv>& values,
                               std::uint32_t queries, std::uint32_t grad_out, const float* rows,
                               int h, int i0) {
-    if (j0_ >= p_.n_k) return;
-    const Sight sight = p_.mask.tile(i0, i0 + kQueries, j0_, j0_ + 16 * kBlocks);
+    const Sight sight = sights_.at(i0, i0 + kQueries);
     if (sight == Sight::none) return;
     Weights weights = {}, grads = {};
     add_product_transposed<kD, kBlocks, kQueries>(keys, queries, weights);
@@ -155,6 +155,7 @@ class KeyGradientWarp {
   const BackwardCall& call_;
   const AttentionProblem<float>& p_;
   int b_, g_, j0_, part_, lane_;
+  TileSights sights_;
   Product<kBlocks, kColumns> grad_k_ = {};
   Product<kBlocks, kValueColumns> grad_v_ = {};
   AttentionOperands<float> sums_[kBlocks][2];  // over the queries

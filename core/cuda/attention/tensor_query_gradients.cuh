@@ -13,11 +13,11 @@ namespace mobius::cuda {
 /// The tile of a block: what fits in 255 registers and 99 KiB of shared memory.
 template <int kD, int kDv>
 struct QueryGradientTile {
-  static constexpr int blocks = kD <= 64 ? 2 : 1;  // of 16 queries a warp
+  static constexpr int blocks = kD <= 64 ? 2 : 1;   // of 16 queries a warp
   static constexpr int keys = kD <= 128 ? 32 : 16;  // of the products
   static constexpr int steps = kD <= 128 ? 2 : 1;   // of so many keys each in a stage
   static constexpr int staged = steps * keys;
-  static constexpr bool holds_queries = kD <= 128;
+  static constexpr bool holds_queries = kD <= 32 || kD == 128;
   static constexpr int queries = 16 * blocks * (tensor_threads / 32);
   static constexpr int query_bytes = tile_bytes<kD>(queries);
   static constexpr int grad_bytes = tile_bytes<kDv>(queries);
@@ -52,7 +52,8 @@ class QueryGradientWarp {
         b_(b),
         h_(h),
         i0_(i0),
-        lane_(threadIdx.x % 32) {
+        lane_(threadIdx.x % 32),
+        sights_(TileSights::of_keys(p_.mask, i0, i0 + 16 * kBlocks)) {
     for_rows([&](int block, int half) {
       const int i = row(block, half);
       const std::int64_t at = (std::int64_t{b} * p_.heads + h) * call_.q.rows + i;
@@ -67,8 +68,7 @@ class QueryGradientWarp {
   template <class Queries, class Grads>
   __device__ void add_keys(const Queries& queries, const Grads& grad_out, std::uint32_t keys,
                            std::uint32_t values, int j0, float* pairs) {
-    const Sight sight =
-        i0_ < p_.n_q ? p_.mask.tile(i0_, i0_ + 16 * kBlocks, j0, j0 + kKeys) : Sight::none;
+    const Sight sight = sights_.at(j0, j0 + kKeys);
     if (sight == Sight::none) {
       for (int at = lane_; pairs && at < 16 * kBlocks * kKeys; at += 32) pairs[at] = 0;
       return;
@@ -194,6 +194,7 @@ class QueryGradientWarp {
   const QueryGradientCall& call_;
   const AttentionProblem<float>& p_;
   int b_, h_, i0_, lane_;
+  TileSights sights_;
   FastRow row_[kBlocks][2];
   FastNumbers numbers_[kBlocks][2];
   Product<kBlocks, kD> sums_ = {};
@@ -217,7 +218,7 @@ extern __shared__ __align__(1024) unsigned char tensor_shared[];
 
 /// One block for each tile of queries of a head.
 template <class Map, int kD, int kDv>
-__global__ void __launch_bounds__(tensor_threads)
+__global__ void __launch_bounds__(tensor_threads, 2)
     tensor_query_gradients(const FastScore<Map> score, const QueryGradientCall call) {
   using Tile = QueryGradientTile<kD, kDv>;
   const AttentionProblem<float>& p = call.problem;
@@ -264,8 +265,7 @@ __global__ void __launch_bounds__(tensor_threads)
 #pragma unroll 1
     for (int step = 0; step < Tile::steps; ++step) {
       const std::uint32_t step_keys = keys + step * tile_bytes<kD>(Tile::keys);
-      const std::uint32_t step_values =
-          keys + Tile::key_bytes + step * tile_bytes<kDv>(Tile::keys);
+      const std::uint32_t step_values = keys + Tile::key_bytes + step * tile_bytes<kDv>(Tile::keys);
       const int j0 = tile * Tile::staged + step * Tile::keys;
       float* const warp_pairs = pairs ? pairs + first * Tile::keys : nullptr;
       if constexpr (Tile::holds_queries)
