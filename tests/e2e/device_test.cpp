@@ -31,8 +31,8 @@ class WithoutGpu : public RunTest {
   }
 
   const Surroundings around_{.environment = {{"CUDA_VISIBLE_DEVICES", ""}}};
-  const std::vector<std::string> short_ = {"train.max_steps=4", "checkpoint.every=4",
-                                           "eval.every=0"};
+  const std::vector<std::string> short_ = {"train.max_steps=4", "schedule.warmup_steps=0",
+                                           "checkpoint.every=4", "eval.every=0"};
 
   std::vector<std::string> short_run(const std::string& run, const std::string& device) const {
     std::vector<std::string> arguments = train_arguments(run, short_);
