@@ -21,6 +21,8 @@ if(NOT MOBIUS_CUDA STREQUAL "OFF")
     set(lacking "${MOBIUS_NVCC} does not work with this C++ compiler")
   else()
     enable_language(CUDA)
+    # Programs are linked with the shared runtime, which CUDA::cudart names, and with no other besides.
+    set(CMAKE_CUDA_RUNTIME_LIBRARY None)
     find_package(CUDAToolkit)
     foreach(kind STANDARD EXTENSION)  # of C++20, which CMake 3.25 does not know of nvcc
       if(NOT CMAKE_CUDA20_${kind}_COMPILE_OPTION)
@@ -47,7 +49,6 @@ endif()
 # mobius_cuda_options(NAME) compiles the .cu files of a target. One pass of the front end serves all GPUs; whatever is
 # linked stands in for the CUDA runtime, and the code stays readable for tools (not compressed).
 function(mobius_cuda_options name)
-  set_target_properties(${name} PROPERTIES CUDA_RUNTIME_LIBRARY None)
   foreach(option --expt-relaxed-constexpr --extended-lambda -no-compress
                  "SHELL:-gencode arch=compute_80,code=[${MOBIUS_CUDA_CODE}]")
     target_compile_options(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${option}>")

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -50,6 +51,8 @@ class Allocator {
 
   virtual MemoryStats stats() const = 0;
   virtual void reset_peak() = 0;
+  /// Bytes that can still be allocated, where the memory is the device's own.
+  virtual std::optional<std::size_t> available() const { return std::nullopt; }
 };
 
 /// Allocates 64-byte aligned blocks and caches freed ones: mapping large buffers anew at each

@@ -86,16 +86,25 @@ void PoolAllocator::reset_peak() {
   peak_ = current_;
 }
 
+std::optional<std::size_t> PoolAllocator::available() const {
+  return of_device().free + stats().cached;
+}
+
+PoolAllocator::Memory PoolAllocator::of_device() const {
+  make_current({DeviceType::cuda, index_}, "memory");
+  Memory memory;
+  check(cudaMemGetInfo(&memory.free, &memory.total), "asking for its size");
+  return memory;
+}
+
 void PoolAllocator::throw_out_of_memory(std::size_t bytes) const {
-  std::size_t free = 0, total = 0;
-  if (cudaMemGetInfo(&free, &total) != cudaSuccess) cudaGetLastError();
-  const std::string device = to_string({DeviceType::cuda, index_});
+  const Memory device = of_device();
   const std::string advice = fmt::format(
       "; the device has {:.1f} GiB, of which {:.1f} GiB are free. What helps: a smaller "
-      "train.batch_size, train.precision: bf16, shorter sequences, or ending another process that "
-      "holds memory there (nvidia-smi lists them)",
-      static_cast<double>(total) / gib, static_cast<double>(free) / gib);
-  throw OutOfMemory(bytes, stats(), fmt::format("device {}: ", device), advice);
+      "train.batch_size, more train.accumulation_steps, train.precision: bf16, shorter sequences, "
+      "or ending another process that holds memory there (nvidia-smi lists them)",
+      static_cast<double>(device.total) / gib, static_cast<double>(device.free) / gib);
+  throw OutOfMemory(bytes, stats(), fmt::format("device cuda:{}: ", index_), advice);
 }
 
 }  // namespace mobius::cuda

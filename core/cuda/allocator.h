@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <mutex>
+#include <optional>
 
 #include "core/allocator.h"
 
@@ -25,9 +26,14 @@ class PoolAllocator final : public Allocator {
 
   MemoryStats stats() const override;
   void reset_peak() override;
+  std::optional<std::size_t> available() const override;
 
  private:
   void* try_allocate(std::size_t bytes);
+  struct Memory {
+    std::size_t free = 0, total = 0;
+  };
+  Memory of_device() const;
   [[noreturn]] void throw_out_of_memory(std::size_t bytes) const;
 
   const int index_;

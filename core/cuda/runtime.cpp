@@ -16,29 +16,27 @@ namespace {
 thread_local std::string_view current_family;
 thread_local int current_index = -1;
 
-std::string cuda_version(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+std::string version_name(int version) {
+  return version == 0 ? "" : fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
 std::string driver_advice() {
-  int driver = 0, runtime = 0;
-  cudaDriverGetVersion(&driver);
-  cudaRuntimeGetVersion(&runtime);
-  if (driver == 0) {
+  const std::string driver = driver_version(), runtime = runtime_version();
+  if (driver.empty()) {
     return fmt::format(
         "no NVIDIA driver is installed, or it is too old for CUDA {}; device: cpu trains without "
         "one",
-        cuda_version(runtime));
+        runtime);
   }
   return fmt::format(
       "the NVIDIA driver is too old: it has CUDA {}, and this build needs {}; update it, or train "
       "with device: cpu",
-      cuda_version(driver), cuda_version(runtime));
+      driver, runtime);
 }
 
 std::string no_device_advice() {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (!visible) return "this machine has no NVIDIA GPU; device: cpu trains without one";
+  if (!visible) return "there is no NVIDIA GPU; device: cpu trains without one";
   return fmt::format("CUDA_VISIBLE_DEVICES='{}' leaves no NVIDIA GPU to this process", visible);
 }
 
@@ -128,13 +126,30 @@ DeviceState& current() { return state_of(current_index); }
 
 }  // namespace
 
+std::string problem_of(cudaError_t status) {
+  if (status == cudaSuccess) return "";
+  cudaGetLastError();  // it is reported here, and must not be by the next launch
+  return advice(status);
+}
+
+std::string runtime_version() {
+  int version = 0;
+  problem_of(cudaRuntimeGetVersion(&version));
+  return version_name(version);
+}
+
+std::string driver_version() {
+  int version = 0;
+  problem_of(cudaDriverGetVersion(&version));
+  return version_name(version);
+}
+
 void check(cudaError_t status, std::string_view what) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // it is reported here, and must not be by the next launch
   const std::string device =
       current_index < 0 ? "cuda" : to_string({DeviceType::cuda, current_index});
   const std::string_view separator = current_family.empty() ? "" : ": ";
-  throw Error("device {}{}{}: {}: {}", device, separator, current_family, what, advice(status));
+  throw Error("device {}{}{}: {}: {}", device, separator, current_family, what, problem_of(status));
 }
 
 int device_count() {

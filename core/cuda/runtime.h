@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "core/device.h"
@@ -18,6 +19,12 @@ namespace mobius::cuda {
 /// Throws Error unless status is cudaSuccess. The message names `what` failed, on which device, and
 /// what the user can do where that is known.
 void check(cudaError_t status, std::string_view what);
+
+/// What a user can do about an error, or else what it is; empty if there is none. Clears it.
+std::string problem_of(cudaError_t status);
+/// "13.0"; that of the driver is empty where there is none.
+std::string runtime_version();
+std::string driver_version();
 
 /// The GPUs that this process may use. Throws Error if there is none, with the reason.
 int device_count();

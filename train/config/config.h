@@ -49,7 +49,7 @@ struct TrainOptions {
   std::uint64_t seed = 1;
   std::optional<double> clip_grad_norm = 1.0;
   EarlyStopOptions early_stop;
-  std::string device = "auto";  ///< auto | cpu
+  std::string device = "auto";  ///< auto | cpu | cuda
   int threads = 0;
   std::int64_t log_every = 10;
 

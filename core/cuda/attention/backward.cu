@@ -4,6 +4,7 @@
 // of diagonals. So no sum passes through memory, but those of distances over the batch; the order
 // of all is fixed.
 // Buffers: all gradients are overwritten (=).
+#include <algorithm>
 #include <cmath>
 
 #include "core/cuda/attention/plain_path.h"

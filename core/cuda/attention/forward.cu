@@ -3,7 +3,9 @@
 // sums of values in registers. Where there are too few queries for the device, as in decoding, the
 // tiles of keys are dealt to several blocks, and a second launch adds what they found.
 // Buffers: outputs are overwritten (=).
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/cuda/attention/plain_path.h"
 #include "core/cuda/attention/tile.cuh"

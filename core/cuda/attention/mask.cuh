@@ -1,5 +1,4 @@
-// An AttentionMask as the kernels read it: which keys a query sees, for a pair, for a run of keys,
-// for a tile.
+// An AttentionMask as the kernels read it: which keys a query sees, of a run of keys or of a tile.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -68,11 +67,6 @@ class KeyMask {
       seen = bits_where(seen, [&](int bit) { return row[(j0 + bit) * given_.stride] != 0; });
     }
     return seen;
-  }
-
-  /// Whether query i of a head sees key j.
-  __device__ bool sees(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
-    return (word(b, h, i, j) & 1u) != 0;
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "tests/gpuless/cublaslt/product.h"
 
 #include <dnnl.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <bit>
@@ -139,22 +140,36 @@ std::vector<double> packed(const Matrix& matrix, const double* data) {
   return result;
 }
 
-void product(const std::vector<double>& a, const std::vector<double>& b, std::int64_t rows,
-             std::int64_t inner, std::int64_t cols, double* out) {
-  constexpr std::int64_t inner_block = 128;  // so many rows of b stay in cache
-  std::fill(out, out + rows * cols, 0.0);
-#pragma omp parallel for
-  for (std::int64_t first = 0; first < rows; first += 16) {
-    for (std::int64_t k0 = 0; k0 < inner; k0 += inner_block) {
-      for (std::int64_t i = first; i < std::min(first + 16, rows); ++i) {
-        for (std::int64_t k = k0; k < std::min(k0 + inner_block, inner); ++k) {
-          const double factor = a[static_cast<std::size_t>(i * inner + k)];
-          const double* row = b.data() + k * cols;
-          for (std::int64_t j = 0; j < cols; ++j) out[i * cols + j] += factor * row[j];
-        }
-      }
+/// out[cols] += the product of `inner` factors and as many rows of b.
+void add_rows(const double* factors, const double* b, std::int64_t inner, std::int64_t cols,
+              double* out) {
+  std::int64_t k = 0;
+  for (; k + 4 <= inner; k += 4) {  // four rows for one pass over the sums
+    const double* row = b + k * cols;
+    for (std::int64_t j = 0; j < cols; ++j) {
+      double sum = out[j];
+      sum += factors[k] * row[j];
+      sum += factors[k + 1] * row[cols + j];
+      sum += factors[k + 2] * row[2 * cols + j];
+      sum += factors[k + 3] * row[3 * cols + j];
+      out[j] = sum;
     }
   }
+  for (; k < inner; ++k)
+    for (std::int64_t j = 0; j < cols; ++j) out[j] += factors[k] * b[k * cols + j];
+}
+
+void product(const std::vector<double>& a, const std::vector<double>& b, std::int64_t rows,
+             std::int64_t inner, std::int64_t cols, double* out) {
+  constexpr std::int64_t inner_block = 64;  // so many rows of b stay in cache
+  constexpr std::int64_t row_block = 16;
+  std::fill(out, out + rows * cols, 0.0);
+#pragma omp parallel for
+  for (std::int64_t first = 0; first < rows; first += row_block)
+    for (std::int64_t k = 0; k < inner; k += inner_block)
+      for (std::int64_t i = first; i < std::min(first + row_block, rows); ++i)
+        add_rows(a.data() + i * inner + k, b.data() + k * cols, std::min(inner_block, inner - k),
+                 cols, out + i * cols);
 }
 
 /// a b, dense and row-major.
@@ -261,6 +276,21 @@ void multiply_batch(const Problem& problem, const Scales& scales, std::int64_t b
   }
 }
 
+/// Small products are done before a second thread has begun.
+class FewThreads {
+ public:
+  explicit FewThreads(const Problem& problem) : before_(omp_get_max_threads()) {
+    constexpr std::int64_t small = std::int64_t{1} << 25;
+    if (problem.d.rows * problem.d.cols * problem.a.cols < small) omp_set_num_threads(1);
+  }
+  ~FewThreads() { omp_set_num_threads(before_); }
+  FewThreads(const FewThreads&) = delete;
+  FewThreads& operator=(const FewThreads&) = delete;
+
+ private:
+  int before_;
+};
+
 double scale_at(std::uint64_t address, bool is_double, ptx::DeviceMemory& memory) {
   const void* data = memory.readable(address, is_double ? 8 : 4, "a scale of cublasLtMatmul");
   return is_double ? *static_cast<const double*>(data) : *static_cast<const float*>(data);
@@ -274,6 +304,7 @@ void multiply(const Problem& problem, Scales scales, ptx::DeviceMemory& memory) 
     scales.alpha = scale_at(scales.alpha_address, is_double, memory);
     scales.beta = scale_at(scales.beta_address, is_double, memory);
   }
+  const FewThreads few(problem);
   for (std::int64_t batch = 0; batch < problem.batches; ++batch) {
     switch (problem.d.element) {
       case Element::f32:

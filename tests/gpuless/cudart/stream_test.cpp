@@ -3,7 +3,9 @@
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <set>
+#include <thread>
 
 #include "tests/gpuless/cudart/gpuless.h"
 #include "tests/gpuless/cudart/kernels.h"
@@ -156,6 +158,28 @@ TEST(GpulessStreams, ManyOperationsRunWithoutBeingWaitedFor) {
   const auto after = gpuless_counters();
   EXPECT_GT(after.launches, before.launches + 1000);
   EXPECT_EQ(after.host_waits, before.host_waits);
+}
+
+TEST(GpulessStreams, ServeSeveralThreads) {
+  constexpr int rounds = 50;
+  std::atomic<int> calls = 0;
+  const auto work = [&] {
+    const TestStream stream;
+    const DeviceArray<float> x(100);
+    for (int round = 0; round < rounds; ++round) {
+      fill(x.data(), 100, static_cast<float>(round), stream);
+      cudaLaunchHostFunc(
+          stream, [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &calls);
+      if (round % 5 == 0) stream.synchronize();
+    }
+    stream.synchronize();
+    EXPECT_THAT(x.values(), Each(rounds - 1));
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 3; ++i) threads.emplace_back(work);
+  }
+  EXPECT_EQ(calls, 3 * rounds);
 }
 
 TEST(GpulessStreams, MeasuresTime) {

@@ -7,12 +7,6 @@
 
 namespace mobius::ptx {
 
-namespace {
-
-constexpr std::uint64_t kMaximumBranches = std::uint64_t{1} << 32;
-
-}  // namespace
-
 Block::Block(LaunchState& launch)
     : launch_(launch),
       global_(launch.memory, launch.tags, launch.order),
@@ -33,7 +27,7 @@ void Block::run(std::uint64_t number) {
          static_cast<std::uint32_t>(number / grid.x % grid.y),
          static_cast<std::uint32_t>(number / grid.x / grid.y)};
   random_.seed(static_cast<std::uint32_t>(launch_.config.seed * 7919 + number + 1));
-  branches_left_ = kMaximumBranches;
+  branches_left_ = launch_.config.maximum_branches;
   arrived_.fill(0);
   global_.begin_block(number);
   shared_.begin_block();

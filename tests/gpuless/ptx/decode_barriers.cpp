@@ -41,10 +41,7 @@ void run_arrive(Warp& warp, const Instruction& instruction, LaneMask active) {
 void run_warp_barrier(Warp& warp, const Instruction& instruction, LaneMask active) {
   active = warp.converge(instruction, active, named_lanes(warp, instruction, active));
   if (active == 0) return;
-  if (++warp.sync_epoch == SharedMemory::kSyncEpochs) {
-    warp.sync_epoch = 0;
-    warp.block().shared().advance();
-  }
+  warp.end_sync_epoch();
 }
 
 constexpr Type kU32 = {'u', 32, false};
@@ -54,6 +51,7 @@ void decode_barrier(Decoder& decoder) {
   Instruction& instruction = decoder.instruction;
   if (decoder.has("warp")) {
     set_member_mask(decoder, decoder.operand(0));
+    instruction.is_warp_barrier = true;
     return finish(decoder, &run_warp_barrier, InstructionClass::control);
   }
   if (decoder.opcode()[0] == "bar" || decoder.has("aligned")) instruction.flags |= kAlignedBarrier;

@@ -96,6 +96,7 @@ void run_load_parameter(Warp& warp, const Instruction& instruction, LaneMask act
   alignas(16) unsigned char value[16];
   read_parameter(warp, instruction, std::countr_zero(active),
                  static_cast<std::uint64_t>(instruction.immediate), bytes_of(instruction), value);
+  if (active == kAllLanes) return deliver(warp, instruction, Stretch{0, kLanes, true}, value);
   for_lanes(active, [&](int lane) { deliver(warp, instruction, lane, value); });
 }
 

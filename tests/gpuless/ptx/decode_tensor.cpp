@@ -2,8 +2,8 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <string>
 
 #include "tests/gpuless/ptx/block.h"
@@ -38,12 +38,16 @@ struct Tf32 {
   std::uint32_t bits;
 };
 
+// The elements of a register, lane by lane: the first of each lane, and with 16 bits the second.
 template <typename H>
-float part(std::uint32_t value, int which) {
-  if constexpr (sizeof(H) == 2) {
-    return to_float(H{static_cast<std::uint16_t>(value >> (16 * which))});
-  } else {
-    return std::bit_cast<float>(value & ~0x1FFFu);
+void unpack(const std::uint32_t* values, float (*parts)[kLanes]) {
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if constexpr (sizeof(H) == 2) {
+      parts[0][lane] = to_float(H{static_cast<std::uint16_t>(values[lane])});
+      parts[1][lane] = to_float(H{static_cast<std::uint16_t>(values[lane] >> 16)});
+    } else {
+      parts[0][lane] = std::bit_cast<float>(values[lane] & ~0x1FFFu);
+    }
   }
 }
 
@@ -62,37 +66,34 @@ void run_mma(Warp& warp, const Instruction& instruction, LaneMask active) {
   const std::uint32_t* const a_places = places + 4;
   const std::uint32_t* const b_places = a_places + Layout::kARegisters;
   const std::uint32_t* const c_places = b_places + Layout::kBRegisters;
-  float a[kRows][kInner];
-  float b[kInner][kColumns];
-  float c[kRows][kColumns];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const int group = lane / 4;
-    const int member = lane % 4;
-    for (int r = 0; r < Layout::kARegisters; ++r) {
-      const std::uint32_t value = warp.lanes_of<std::uint32_t>(a_places[r])[lane];
-      for (int i = 0; i < Layout::kPerRegister; ++i) {
-        a[group + 8 * (r % 2)][member * Layout::kPerRegister + i + Layout::kStep * (r / 2)] =
-            part<H>(value, i);
-      }
-    }
-    for (int r = 0; r < Layout::kBRegisters; ++r) {
-      const std::uint32_t value = warp.lanes_of<std::uint32_t>(b_places[r])[lane];
-      for (int i = 0; i < Layout::kPerRegister; ++i) {
-        b[member * Layout::kPerRegister + i + Layout::kStep * r][group] = part<H>(value, i);
-      }
-    }
-    for (int r = 0; r < 4; ++r) {
-      c[group + 8 * (r / 2)][2 * member + r % 2] = warp.lanes_of<float>(c_places[r])[lane];
-    }
+  constexpr int kParts = Layout::kPerRegister;
+  float a[Layout::kARegisters][kParts][kLanes];
+  float b[Layout::kBRegisters][kParts][kLanes];
+  for (int r = 0; r < Layout::kARegisters; ++r)
+    unpack<H>(warp.lanes_of<std::uint32_t>(a_places[r]), a[r]);
+  for (int r = 0; r < Layout::kBRegisters; ++r)
+    unpack<H>(warp.lanes_of<std::uint32_t>(b_places[r]), b[r]);
+  // B by rows of the inner dimension, so that its columns are neighbours.
+  float rows[kInner][kColumns];
+  for (int k = 0; k < kInner; ++k) {
+    const float* const of = b[k / Layout::kStep][k % kParts] + k % Layout::kStep / kParts;
+    for (int column = 0; column < kColumns; ++column) rows[k][column] = of[4 * column];
   }
   for (int row = 0; row < kRows; ++row) {
-    for (int k = 0; k < kInner; ++k) {
-      for (int column = 0; column < kColumns; ++column) c[row][column] += a[row][k] * b[k][column];
+    const int first_lane = row % 8 * 4;
+    const int half = row / 8;
+    float sums[kColumns];
+    for (int column = 0; column < kColumns; ++column) {
+      sums[column] = warp.lanes_of<float>(c_places[2 * half + column % 2])[first_lane + column / 2];
     }
-  }
-  for (int lane = 0; lane < kLanes; ++lane) {
-    for (int r = 0; r < 4; ++r) {
-      warp.lanes_of<float>(places[r])[lane] = c[lane / 4 + 8 * (r / 2)][2 * (lane % 4) + r % 2];
+    for (int k = 0; k < kInner; ++k) {
+      const float factor =
+          a[half + 2 * (k / Layout::kStep)][k % kParts][first_lane + k % Layout::kStep / kParts];
+      for (int column = 0; column < kColumns; ++column)
+        sums[column] = std::fma(factor, rows[k][column], sums[column]);
+    }
+    for (int column = 0; column < kColumns; ++column) {
+      warp.lanes_of<float>(places[2 * half + column % 2])[first_lane + column / 2] = sums[column];
     }
   }
 }

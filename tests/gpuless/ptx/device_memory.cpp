@@ -63,16 +63,26 @@ std::string quoted(std::string_view label, std::uint64_t bytes) {
   return text + " of " + std::to_string(bytes) + " bytes";
 }
 
-// Calls f(word, mask of its bytes) for the words that a range of bytes touches.
+// Calls f(word, mask of its bytes) for the words that a range of bytes touches. Whole words come in
+// a plain loop.
 template <typename Function>
 void for_words(std::uint64_t offset, std::uint64_t bytes, Function f) {
   const std::uint64_t end = offset + bytes;
-  for (std::uint64_t word = offset / 4; word * 4 < end; ++word) {
+  const auto mask_of = [&](std::uint64_t word) {
     std::uint32_t mask = kInitialised;
     if (word * 4 < offset) mask &= kInitialised << (offset - word * 4);
     if (word * 4 + 4 > end) mask &= kInitialised >> (word * 4 + 4 - end);
-    f(word, mask & kInitialised);
+    return mask & kInitialised;
+  };
+  const std::uint64_t first = offset / 4;
+  const std::uint64_t last = (end + 3) / 4;
+  if (last - first <= 2) {
+    for (std::uint64_t word = first; word < last; ++word) f(word, mask_of(word));
+    return;
   }
+  f(first, mask_of(first));
+  for (std::uint64_t word = first + 1; word + 1 < last; ++word) f(word, kInitialised);
+  f(last - 1, mask_of(last - 1));
 }
 
 // A host access takes the words out of the launch that wrote them: what comes later is ordered
@@ -94,6 +104,30 @@ bool is_written(const Allocation& allocation, std::uint64_t address, std::uint64
     all &= (allocation.writer[word] & mask) == mask;
   });
   return all;
+}
+
+// Which bytes were written is copied with them. The flags are taken first, as the ranges may
+// overlap.
+void copy_flags_of_words(const Allocation& source, std::uint64_t from, Allocation& target,
+                         std::uint64_t to, std::uint64_t words) {
+  const std::uint32_t* const begin = source.writer.get() + from;
+  std::vector<std::uint32_t> flags(begin, begin + words);
+  for (std::uint64_t i = 0; i < words; ++i) target.writer[to + i] = flags[i] & kInitialised;
+}
+
+void copy_flags_of_bytes(const Allocation& source, std::uint64_t from, Allocation& target,
+                         std::uint64_t to, std::uint64_t bytes) {
+  std::vector<bool> written(bytes);
+  for (std::uint64_t i = 0; i < bytes; ++i) {
+    written[i] = (source.writer[(from + i) / 4] >> (from + i) % 4 & 1) != 0;
+  }
+  for_words(to, bytes, [&](std::uint64_t word, std::uint32_t mask) {
+    std::uint32_t flags = target.writer[word] & kInitialised & ~mask;
+    for (std::uint32_t byte = 0; byte < 4; ++byte) {
+      if ((mask >> byte & 1) != 0 && written[word * 4 + byte - to]) flags |= 1u << byte;
+    }
+    target.writer[word] = flags;
+  });
 }
 
 }  // namespace
@@ -160,20 +194,13 @@ void DeviceMemory::copy(std::uint64_t to, std::uint64_t from, std::uint64_t byte
   Allocation& target = live_range(to, bytes, "copy to the device");
   const std::uint64_t source_offset = from - source.base;
   const std::uint64_t target_offset = to - target.base;
-  // The flags are taken first, as the ranges may overlap.
-  std::vector<bool> written(bytes);
-  for (std::uint64_t i = 0; i < bytes; ++i) {
-    const std::uint64_t byte = source_offset + i;
-    written[i] = (source.writer[byte / 4] >> byte % 4 & 1) != 0;
+  const bool is_aligned = (source_offset | target_offset | bytes) % 4 == 0;
+  if (is_aligned) {
+    copy_flags_of_words(source, source_offset / 4, target, target_offset / 4, bytes / 4);
+  } else {
+    copy_flags_of_bytes(source, source_offset, target, target_offset, bytes);
   }
   std::memmove(target.data.get() + target_offset, source.data.get() + source_offset, bytes);
-  for_words(target_offset, bytes, [&](std::uint64_t word, std::uint32_t mask) {
-    std::uint32_t flags = target.writer[word] & kInitialised & ~mask;
-    for (std::uint32_t byte = 0; byte < 4; ++byte) {
-      if ((mask >> byte & 1) != 0 && written[word * 4 + byte - target_offset]) flags |= 1u << byte;
-    }
-    target.writer[word] = flags;
-  });
 }
 
 void DeviceMemory::fill(std::uint64_t address, unsigned char value, std::uint64_t bytes) {

@@ -23,17 +23,25 @@ void count(GlobalTraffic& traffic, const Addresses& addresses, LaneMask active, 
   }
 }
 
-// A run of lanes is checked at once. Anything wrong with it shows again lane by lane, where it is
-// reported.
+bool is_race(const AccessFault& fault) { return fault.kind >= AccessFault::Kind::read_after_write; }
+
+// A run of lanes is checked at once. A race is reported here, where all its bytes are seen
+// together; anything else that is wrong shows again lane by lane.
 template <Access kAccess>
-unsigned char* access_run(Warp& warp, const Addresses& addresses, Stretch run,
-                          std::uint32_t bytes) {
+unsigned char* access_run(Warp& warp, const Instruction& instruction, const Addresses& addresses,
+                          Stretch run, std::uint32_t bytes) {
   if (run.count == 0) return nullptr;
   const std::uint64_t start = addresses[static_cast<std::size_t>(run.first)];
   if ((start & (bytes - 1)) != 0) return nullptr;
   AccessFault fault;
-  return warp.block().global().access<kAccess>(start, static_cast<std::uint32_t>(run.count) * bytes,
-                                               fault);
+  unsigned char* const place = warp.block().global().access<kAccess>(
+      start, static_cast<std::uint32_t>(run.count) * bytes, fault);
+  if (place == nullptr && is_race(fault)) {
+    const std::uint64_t distance = fault.address > start ? (fault.address - start) / bytes : 0;
+    report(warp, instruction, run.first + static_cast<int>(distance), fault, bytes,
+           kAccess == Access::read ? "reads" : "writes");
+  }
+  return place;
 }
 
 bool run_of(LaneMask active) {
@@ -47,7 +55,8 @@ void load_global(Warp& warp, const Instruction& instruction, LaneMask active,
   const std::uint32_t bytes = bytes_of(instruction);
   const Stretch run = find_stretch(addresses, active, bytes);
   count(warp.block().counters().global_reads, addresses, active, run, bytes);
-  if (const unsigned char* const place = access_run<Access::read>(warp, addresses, run, bytes)) {
+  if (const unsigned char* const place =
+          access_run<Access::read>(warp, instruction, addresses, run, bytes)) {
     deliver(warp, instruction, run, place);
     return;
   }
@@ -74,7 +83,8 @@ void store_global(Warp& warp, const Instruction& instruction, LaneMask active,
   const std::uint32_t bytes = bytes_of(instruction);
   const Stretch run = find_stretch(addresses, active, bytes);
   count(warp.block().counters().global_writes, addresses, active, run, bytes);
-  if (unsigned char* const place = access_run<Access::write>(warp, addresses, run, bytes)) {
+  if (unsigned char* const place =
+          access_run<Access::write>(warp, instruction, addresses, run, bytes)) {
     collect(warp, instruction, run, place);
     return;
   }

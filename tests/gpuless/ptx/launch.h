@@ -31,6 +31,8 @@ struct LaunchConfig {
   std::uint64_t seed = 0;
   /// Threads that blocks are spread over; 0 takes those of the processor.
   int threads = 0;
+  /// Backward branches of one block, and a kernel that needs more counts as one that never ends.
+  std::uint64_t maximum_branches = std::uint64_t{1} << 32;
 };
 
 /// Runs a kernel to its end, with every access checked. Throws a Fault at the first thing that is

@@ -275,8 +275,11 @@ std::uint64_t passes(const std::uint64_t* offsets, LaneMask lanes, std::uint32_t
   std::array<std::array<std::uint64_t, kLanes>, 32> words;
   std::array<std::uint8_t, 32> counts{};
   std::uint8_t most = 0;
+  std::uint64_t last = ~std::uint64_t{0};
   for (LaneMask rest = lanes; rest != 0; rest &= rest - 1) {
     const std::uint64_t first = offsets[std::countr_zero(rest)] / 4;
+    if (first == last) continue;
+    last = first;
     const std::uint64_t end = first + std::max(bytes / 4, 1u);
     for (std::uint64_t word = first; word < end; ++word) {
       auto& bank = words[word % 32];

@@ -94,20 +94,23 @@ void collect_run(Warp& warp, const Instruction& instruction, Stretch run, unsign
   }
 }
 
-// Registers of 4 bytes are the common case.
-void deliver_same(Warp& warp, const Instruction& instruction, Stretch run,
-                  const unsigned char* bytes) {
-  if (instruction.b != 4 || instruction.c != 4) {
-    for (int lane = 0; lane < run.count; ++lane)
-      deliver(warp, instruction, run.first + lane, bytes);
-    return;
-  }
+template <typename T>
+void spread(Warp& warp, const Instruction& instruction, Stretch run, const unsigned char* bytes) {
   const std::uint32_t* const places = warp.operands(instruction);
   for (std::uint32_t i = 0; i < instruction.count; ++i) {
-    std::uint32_t value;
-    std::memcpy(&value, bytes + 4 * i, sizeof value);
-    std::fill_n(warp.lanes_of<std::uint32_t>(places[i]) + run.first, run.count, value);
+    T value;
+    std::memcpy(&value, bytes + sizeof(T) * i, sizeof value);
+    std::fill_n(warp.lanes_of<T>(places[i]) + run.first, run.count, value);
   }
+}
+
+void deliver_same(Warp& warp, const Instruction& instruction, Stretch run,
+                  const unsigned char* bytes) {
+  if (instruction.b == instruction.c) {
+    if (instruction.b == 4) return spread<std::uint32_t>(warp, instruction, run, bytes);
+    if (instruction.b == 8) return spread<std::uint64_t>(warp, instruction, run, bytes);
+  }
+  for (int lane = 0; lane < run.count; ++lane) deliver(warp, instruction, run.first + lane, bytes);
 }
 
 }  // namespace

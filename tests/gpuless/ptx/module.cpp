@@ -155,11 +155,16 @@ void Module::State::initialise(const VariableText& variable, std::vector<unsigne
 
 std::uint64_t Module::State::initial_value(std::string_view text_of, const Type& type) {
   if (const auto value = parse_immediate(text_of, type)) return *value;
-  if (text_of.starts_with("generic(")) text_of = text_of.substr(8, text_of.find(')') - 8);
+  // Of `generic(table)+4` and `generic(table+4)` the parentheses say nothing that addresses do not.
+  std::string plain(text_of);
+  std::erase_if(plain, [](char c) { return c == ')'; });
+  text_of = plain;
+  if (text_of.starts_with("generic(")) text_of.remove_prefix(8);
   const std::size_t plus = text_of.find('+');
   std::uint64_t offset = 0;
-  if (plus != std::string_view::npos)
+  if (plus != std::string_view::npos) {
     offset = parse_immediate(trimmed(text_of.substr(plus + 1)), type).value_or(0);
+  }
   const auto base = address(trimmed(text_of.substr(0, plus)));
   if (!base) throw Fault("unknown initial value in PTX: " + std::string(text_of));
   return *base + offset;

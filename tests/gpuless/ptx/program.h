@@ -33,7 +33,8 @@ struct Instruction {
   std::uint16_t flags = 0;     // by instruction
   std::uint8_t count = 1;      // elements of a vector access
   InstructionClass kind = InstructionClass::integer;
-  std::uint32_t line = 0;  // index into Function::lines
+  bool is_warp_barrier = false;  // bar.warp.sync
+  std::uint32_t line = 0;        // index into Function::lines
 };
 
 /// Where the text of an instruction is.

@@ -105,6 +105,18 @@ bool SharedMemory::is_inside(std::uint32_t offset, std::uint32_t bytes, SharedFa
   return false;
 }
 
+// The first thread whose bytes are out of bounds is the accessor of the fault.
+bool SharedMemory::are_inside(std::uint32_t offset, std::uint32_t bytes, std::uint32_t threads,
+                              SharedFault& fault) const {
+  for (std::uint32_t i = 0; i < threads; ++i) {
+    if (is_inside(offset, bytes * (threads - i), fault)) return true;
+    if (!is_inside(offset, bytes, fault)) return false;
+    offset += bytes;
+    ++fault.accessor;
+  }
+  return true;
+}
+
 bool SharedMemory::is_free(std::uint32_t offset, std::uint32_t bytes, SharedFault& fault) const {
   if (in_flight_ == 0) return true;
   const std::uint32_t begin = offset / 2;
@@ -228,8 +240,9 @@ bool SharedMemory::read_slowly(std::uint32_t offset, std::uint32_t bytes, Access
 bool SharedMemory::read(std::uint32_t offset, std::uint32_t bytes, std::uint32_t threads,
                         Accessor first, SharedFault& fault) {
   fault.accessor = first.thread;
-  if (!is_inside(offset, bytes * threads, fault) || !is_free(offset, bytes * threads, fault))
+  if (!are_inside(offset, bytes, threads, fault) || !is_free(offset, bytes * threads, fault)) {
     return false;
+  }
   if ((offset | bytes) % 2 == 0 &&
       note_reads<false>(offset / 2, bytes / 2 * threads, std::countr_zero(bytes) - 1, first)) {
     return true;
@@ -288,8 +301,9 @@ void SharedMemory::mark_written(std::uint32_t offset, std::uint32_t bytes, Acces
 bool SharedMemory::write(std::uint32_t offset, std::uint32_t bytes, std::uint32_t threads,
                          Accessor first, const void* values, SharedFault& fault) {
   fault.accessor = first.thread;
-  if (!is_inside(offset, bytes * threads, fault) || !is_free(offset, bytes * threads, fault))
+  if (!are_inside(offset, bytes, threads, fault) || !is_free(offset, bytes * threads, fault)) {
     return false;
+  }
   unsigned char* const data = data_.data() + offset;
   if ((offset | bytes) % 2 == 0 &&
       note_writes(offset / 2, bytes / 2 * threads, std::countr_zero(bytes) - 1, first)) {

@@ -67,6 +67,8 @@ class SharedMemory {
   bool read_slowly(std::uint32_t offset, std::uint32_t bytes, Accessor accessor,
                    SharedFault& fault);
   bool is_inside(std::uint32_t offset, std::uint32_t bytes, SharedFault& fault) const;
+  bool are_inside(std::uint32_t offset, std::uint32_t bytes, std::uint32_t threads,
+                  SharedFault& fault) const;
   bool is_free(std::uint32_t offset, std::uint32_t bytes, SharedFault& fault) const;
   bool check_write(std::uint32_t offset, std::uint32_t bytes, Accessor accessor, bool is_same,
                    SharedFault& fault);

@@ -16,9 +16,15 @@ namespace {
 constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
 constexpr std::uint32_t kMaximumLocal = 512 * 1024;  // bytes of one thread, as on devices
 
+template <typename T>
+void spread(std::byte* slot, std::uint64_t value) {
+  std::fill_n(reinterpret_cast<T*>(slot), kLanes, static_cast<T>(value));
+}
+
 void broadcast(std::byte* slot, std::uint32_t bytes, std::uint64_t value) {
-  for (int lane = 0; lane < kLanes; ++lane)
-    std::memcpy(slot + static_cast<std::uint32_t>(lane) * bytes, &value, bytes);
+  if (bytes == 8) return spread<std::uint64_t>(slot, value);
+  if (bytes == 4) return spread<std::uint32_t>(slot, value);
+  spread<std::uint16_t>(slot, value);
 }
 
 std::uint32_t component(const Dim3& size, std::uint32_t thread, int axis) {
@@ -29,6 +35,23 @@ std::uint32_t component(const Dim3& size, std::uint32_t thread, int axis) {
       return thread / size.x % size.y;
     default:
       return thread / size.x / size.y;
+  }
+}
+
+bool depends_on_lane(Special special) {
+  switch (special) {
+    case Special::tid_x:
+    case Special::tid_y:
+    case Special::tid_z:
+    case Special::laneid:
+    case Special::lanemask_eq:
+    case Special::lanemask_lt:
+    case Special::lanemask_le:
+    case Special::lanemask_gt:
+    case Special::lanemask_ge:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -182,13 +205,40 @@ bool Warp::reschedule() {
     }
   }
   if (best == groups_.end()) {
-    if (is_any_at_sync) report_stuck();
-    return false;
+    if (!is_any_at_sync) return false;
+    if (!release_warp_barrier()) report_stuck();
+    return reschedule();
   }
   const Group group = *best;
   groups_.erase(best);
   set_current(group);
   return true;
+}
+
+// bar.warp.sync lets lanes meet at different places, as long as all that are named wait at one.
+bool Warp::release_warp_barrier() {
+  LaneMask waiting = 0;
+  LaneMask named = 0;
+  for (const Group& group : groups_) {
+    if (group.state != Group::State::at_sync || !group.instruction->is_warp_barrier) continue;
+    waiting |= group.lanes;
+    named |= group.named;
+  }
+  if (waiting == 0 || (named & live_ & ~waiting) != 0) return false;
+  for (Group& group : groups_) {
+    if (group.state == Group::State::at_sync && group.instruction->is_warp_barrier) {
+      group.state = Group::State::ready;
+    }
+  }
+  end_sync_epoch();
+  return true;
+}
+
+void Warp::end_sync_epoch() {
+  if (++sync_epoch < SharedMemory::kSyncEpochs) return;
+  // The shadow has no more room for epochs of the warp: a new one of the block serves as well.
+  sync_epoch = 0;
+  block_->shared().advance();
 }
 
 void Warp::branch(const Instruction& instruction, LaneMask active, std::uint32_t target) {
@@ -235,12 +285,16 @@ void Warp::fill_specials(Frame& frame, bool only_block) {
   frame.block_serial = block_serial_;
   for (const SpecialSlot& slot : frame.function->specials) {
     if (only_block && !depends_on_block(slot.special)) continue;
+    std::byte* const place = frame.registers.get() + slot.offset;
+    if (!depends_on_lane(slot.special)) {
+      broadcast(place, slot.bytes,
+                lane_value(slot.special, *this, *block_, frame, 0) + slot.addend);
+      continue;
+    }
     for (int lane = 0; lane < kLanes; ++lane) {
       const std::uint64_t value =
           lane_value(slot.special, *this, *block_, frame, lane) + slot.addend;
-      std::memcpy(
-          frame.registers.get() + slot.offset + static_cast<std::uint32_t>(lane) * slot.bytes,
-          &value, slot.bytes);
+      std::memcpy(place + static_cast<std::uint32_t>(lane) * slot.bytes, &value, slot.bytes);
     }
   }
 }
@@ -391,9 +445,13 @@ void Warp::report_stuck() {
     if (group.state != Group::State::at_sync) continue;
     set_current(group);
     const LaneMask missing = group.named & live_ & ~group.lanes;
+    const LaneMask exited = group.named & present_ & ~live_;
+    const int lane = std::countr_zero(missing != 0 ? missing : exited);
     fault(*group.instruction, std::countr_zero(group.lanes),
-          "waits for lane " + std::to_string(std::countr_zero(missing)) +
-              ", which its mask names and which never comes");
+          missing != 0
+              ? "waits for lane " + std::to_string(lane) +
+                    ", which its mask names and which never comes"
+              : "its member mask names lane " + std::to_string(lane) + ", which has exited");
   }
   throw std::logic_error("no group of lanes waits");
 }

@@ -104,6 +104,7 @@ class Warp {
   /// The epoch of memory order within the warp, which bar.warp.sync ends. Counted anew in each
   /// epoch of the block.
   std::uint32_t sync_epoch = 0;
+  void end_sync_epoch();
 
   std::vector<Group>& groups() { return groups_; }
   bool is_done() const { return live_ == 0; }
@@ -129,6 +130,7 @@ class Warp {
   void reserve_local(Frame& frame);
   void set_current(const Group& group);
   bool reschedule();
+  bool release_warp_barrier();
   void add_ready(Frame* frame, std::uint32_t pc, LaneMask lanes);
   void copy_parameters(const Instruction& instruction, LaneMask active, Frame& callee);
   void copy_results(Frame& callee, LaneMask active);
