@@ -24,15 +24,19 @@ class FastScore<scores::ConformalScore> : public GenericFastScore<scores::Confor
   }
 
   struct Query {
-    FastNumbers numbers;  // read with a softmax only
     float minus_half_t, log2_factor, log2_cap;
   };
   __device__ Query query(const FastNumbers& numbers) const {
     const float g = numbers.log_factor.value * log2_e;
-    return {numbers, -0.5f * numbers.sharpness.value, g - exponent_,
+    return {-0.5f * numbers.sharpness.value, g - exponent_,
             fminf(log2_cap_, g - exponent_ * log2_of_least_distance)};
   }
-  __device__ const FastNumbers& numbers(const Query& query) const { return query.numbers; }
+  /// Those that logits take.
+  __device__ FastNumbers numbers(const Query& query) const {
+    FastNumbers numbers;
+    numbers.sharpness = {-2 * query.minus_half_t, true};
+    return numbers;
+  }
 
   __device__ float unit() const { return exponent_; }
   __device__ float logit(const FastNumbers& numbers, float product) const {

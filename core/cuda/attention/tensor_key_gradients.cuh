@@ -14,7 +14,9 @@ struct KeyGradientTile {
   static constexpr int keys = 16 * blocks * (tensor_threads / 32);
   static constexpr int parts = kD <= 128 ? 1 : 2;
   static constexpr int queries = kD == 64 || kD > 128 ? 16 : 32;  // of the products
-  static constexpr int staged = kD <= 128 ? 64 : 16;              // of a stage, in steps of those
+  static constexpr int staged = kD <= 64    ? 64
+                                : kD <= 128 ? 32
+                                            : 16;  // of a stage, in steps of those
   static constexpr int steps = staged / queries;
   static constexpr int key_bytes = tile_bytes<kD>(keys), value_bytes = tile_bytes<kDv>(keys);
   static constexpr int query_bytes = tile_bytes<kD>(staged), grad_bytes = tile_bytes<kDv>(staged);
