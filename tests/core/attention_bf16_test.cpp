@@ -206,6 +206,10 @@ TEST_P(AttentionBf16, IsNearF64UnderEveryMask) {
       {"given, for all heads", {.causal = true, .mask = given.slice(0, 0, 1)}},
       {"selected", {.causal = true, .selected = selected}}};
   for (const auto& [name, mask] : masks) expect_near_f64(make_problem(s, variant(), mask), name);
+  // Splits of the keys, of which some see nothing.
+  const Sizes few_queries{.heads = 1, .groups = 1, .n_q = 40, .n_k = 900, .d = 32, .dv = 32};
+  expect_near_f64(make_problem(few_queries, variant(), {.causal = true, .window = 20}),
+                  "few queries with a window");
   Sizes more_queries = s;
   more_queries.n_k = 40;  // the first see nothing
   expect_near_f64(make_problem(more_queries, variant(), causal), "more queries than keys");
