@@ -92,12 +92,15 @@ AttentionCall conformal_call(const HeadInputs& in, const BallPoints& points, con
   }
   if (in.sink != nullptr && counts.defined())
     in.sink->tell(beyond_resolution(radius.r.data(), counts, kernel.s));
+  const Variable t = radius.sharpness.defined()
+                         ? radius.sharpness
+                         : scale(radius.r, 2) / affine(square(radius.r), 1, 1);
   AttentionCall call = product_call(in);
   call.spec.score = ScoreMap::conformal;
   call.spec.exponent = kernel.s;
   call.inputs.q = qhat;
   call.inputs.k = zeta;
-  call.inputs.sharpness = per_query(radius.sharpness);
+  call.inputs.sharpness = per_query(t);
   if (normalize == ConformalNormalize::empirical) return call;
 
   call.spec.normalizer = WeightNormalizer::none;
