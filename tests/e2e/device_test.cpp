@@ -73,6 +73,7 @@ TEST_F(WithoutGpu, ACheckpointOfAGpuIsUsedOnTheCpu) {
   const Registries known;
   CheckpointHeader header = read_checkpoint_header(path);
   const auto config = parse_config(header.config, path.string(), known);
+  config->train.device = "cpu";
   const Experiment experiment = build_experiment(*config);
   CheckpointTensors tensors = tensors_of(*experiment.model, *experiment.optimizer);
   load_checkpoint(path, tensors);
