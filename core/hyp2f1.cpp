@@ -1,5 +1,7 @@
 #include "core/hyp2f1.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace mobius {

@@ -2,7 +2,6 @@
 // their evaluation, in the kernels of every device.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -42,11 +41,13 @@ struct PositiveHyp2f1 {
   constexpr ValueAndSlope log_at(double x) const {
     const double one_minus_x = 1 - x;
     if (n_expansions == 0 || one_minus_x >= expansions[0].gap) return log_of_series(x);
-    // Finds the last expansion whose centre is not beyond x.
-    const auto* const next =
-        std::partition_point(expansions, expansions + n_expansions,
-                             [&](const Hyp2f1Expansion& e) { return e.gap > one_minus_x; });
-    return log_of_expansion(*(next - 1), one_minus_x);
+    // Finds the last expansion whose centre is not beyond x, among [first, end).
+    std::int64_t first = 0, end = n_expansions;
+    while (end - first > 1) {
+      const std::int64_t middle = (first + end) / 2;
+      (expansions[middle].gap > one_minus_x ? first : end) = middle;
+    }
+    return log_of_expansion(expansions[first], one_minus_x);
   }
 
   constexpr ValueAndSlope log_of_series(double x) const {

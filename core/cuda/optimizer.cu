@@ -90,6 +90,13 @@ __device__ void update_chunk(const UpdateTable& table, const Update& update) {
   }
 }
 
+/// x, or 0 for a subnormal x: as on the CPU, the moments of what gets no gradients any more decay
+/// to 0, not to a number that rounding keeps as it is.
+template <class T>
+__device__ T flushed(T x) {
+  return std::abs(x) < std::numeric_limits<T>::min() ? T{0} : x;
+}
+
 /// 1 / (1 - beta^step) of both moments.
 __global__ void unbias_kernel(AdamWSettings s, const double* now, double* unbias) {
   const double beta = threadIdx.x == 0 ? s.beta1 : s.beta2;
@@ -111,8 +118,8 @@ __global__ void adamw_kernel(const __grid_constant__ UpdateTable table, AdamWSet
   const T eps = static_cast<T>(s.eps), weight_decay = static_cast<T>(s.weight_decay);
   update_chunk<T, 2>(table, [&](bool decays, T gradient, T& p, T& m, T& v) {
     const T g = gradient * factor;
-    m = std::fma(beta1, m, rest1 * g);
-    v = std::fma(beta2, v, rest2 * (g * g));
+    m = flushed(std::fma(beta1, m, rest1 * g));
+    v = flushed(std::fma(beta2, v, rest2 * (g * g)));
     const T step = m * unbias_m / (std::sqrt(v * unbias_v) + eps);
     p = std::fma(-lr, std::fma(decays ? weight_decay : T{0}, p, step), p);
   });
@@ -144,7 +151,7 @@ __global__ void momentum_kernel(const __grid_constant__ UpdateTable table, SgdSe
   const T kept = now[UpdateScalar::step] == 1 ? T{0} : momentum;
   update_chunk<T, 1>(table, [&](bool decays, T gradient, T& p, T& b, T&) {
     const T g = std::fma(decays ? weight_decay : T{0}, p, gradient * factor);
-    b = std::fma(kept, b, g);
+    b = flushed(std::fma(kept, b, g));
     p = std::fma(-lr, s.nesterov ? std::fma(momentum, b, g) : b, p);
   });
 }

@@ -101,7 +101,8 @@ __device__ Pack<T, kWidth> load(const T* x, PackPlace<kWidth> place, std::int64_
   return pack;
 }
 
-/// Stores those elements of `pack` that exist.
+/// Stores those elements of `pack` that exist. Whole packs are stored by an instruction of their
+/// own: nvcc does not see everywhere that the words of an assignment make one access.
 template <int kWidth, class T>
 __device__ void store(const Pack<T, kWidth>& pack, T* x, PackPlace<kWidth> place,
                       std::int64_t step = 1) {
@@ -111,7 +112,7 @@ __device__ void store(const Pack<T, kWidth>& pack, T* x, PackPlace<kWidth> place
     const auto words = std::bit_cast<Words>(pack);
 #pragma unroll
     for (int k = 0; k < Words::count; ++k)
-      reinterpret_cast<typename Words::Word*>(to)[k] = words.words[k];
+      __stwb(reinterpret_cast<typename Words::Word*>(to) + k, words.words[k]);
     return;
   }
 #pragma unroll

@@ -40,7 +40,10 @@ Tensor repeating_rows(const Tensor& x, const Shape& rows, const Shape& rest) {
   if (!is_suffix) return x.expand(full).contiguous();
   Shape shape(rows.end() - static_cast<std::ptrdiff_t>(tail), rows.end());
   shape.insert(shape.end(), rest.begin(), rest.end());
-  return x.expand(shape.empty() ? Shape{1} : shape).contiguous();
+  if (shape.empty()) shape = {1};
+  Tensor trimmed = x;
+  while (trimmed.ndim() > static_cast<int>(shape.size())) trimmed = trimmed.squeeze(0);
+  return trimmed.expand(shape).contiguous();
 }
 
 // alpha as the kernels read it; undefined where it is.

@@ -484,7 +484,11 @@ TEST(AttentionMemory, IsLinearInTheSequence) {
 }
 
 TEST(LinearAttention, EqualsTheQuadraticFormOnRaggedShapes) {
-  for (const Sizes& s : ragged_sizes) {
+  std::vector<Sizes> all(ragged_sizes.begin(), ragged_sizes.end());
+  // Several tiles of features, of values and of rows.
+  all.push_back({.batch = 1, .heads = 2, .groups = 1, .n_q = 150, .n_k = 160, .d = 65, .dv = 67});
+  all.push_back({.batch = 1, .heads = 1, .groups = 1, .n_q = 270, .n_k = 270, .d = 2, .dv = 130});
+  for (const Sizes& s : all) {
     for (const bool causal : {false, true}) {
       const std::string what =
           fmt::format("n_q {} n_k {} d {} causal {}", s.n_q, s.n_k, s.d, causal);
@@ -508,6 +512,29 @@ TEST(LinearAttention, EqualsTheQuadraticFormOnRaggedShapes) {
       for (std::size_t i = 0; i < grads.size(); ++i) {
         EXPECT_LT(distance(grads[i], expected_grads[i]), 1e-11) << what << ", gradient " << i;
       }
+    }
+  }
+}
+
+TEST(LinearAttention, InFloat32EqualsThatInFloat64) {
+  for (const bool causal : {false, true}) {
+    AttentionVariables narrow, wide;
+    const auto set = [](Variable& in_f32, Variable& in_f64, const Variable& x) {
+      in_f32 = Variable(x.data().to(DType::f32), true);
+      in_f64 = Variable(in_f32.data().to(DType::f64), true);
+    };
+    set(narrow.q, wide.q, positive({2, 4, 77, 21}, 1));
+    set(narrow.k, wide.k, positive({2, 2, 140, 21}, 2));
+    set(narrow.v, wide.v, randn({2, 2, 140, 35}, 3));
+    const Variable got = linear_attention(narrow.q, narrow.k, narrow.v, causal, 1e-6);
+    const Variable want = linear_attention(wide.q, wide.k, wide.v, causal, 1e-6);
+    EXPECT_LT(distance(got.data().to(DType::f64), want.data()), 1e-5);
+    const Tensor cotangent = placed::random_normal(got.shape(), 0, 1, {12, 98});
+    backward(got, cotangent);
+    backward(want, cotangent.to(DType::f64));
+    const std::vector<Tensor> grads = take_grads(narrow), want_grads = take_grads(wide);
+    for (std::size_t i = 0; i < grads.size(); ++i) {
+      EXPECT_LT(distance(grads[i].to(DType::f64), want_grads[i]), 2e-5) << "gradient " << i;
     }
   }
 }

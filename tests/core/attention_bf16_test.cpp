@@ -174,13 +174,14 @@ TEST_P(AttentionBf16, IsNearF64ForEveryWidth) {
 }
 
 TEST_P(AttentionBf16, IsNearF64ForRaggedLengthsAndSharedHeads) {
-  for (const Sizes& s :
-       std::vector<Sizes>{{.n_q = 1, .n_k = 1},
-                          {.n_q = 1, .n_k = 200},
-                          {.heads = 4, .groups = 2, .n_q = 1, .n_k = 600, .d = 32, .dv = 32},
-                          {.batch = 2, .heads = 4, .groups = 2, .n_q = 129, .n_k = 65},
-                          {.heads = 3, .groups = 3, .n_q = 33, .n_k = 257, .d = 20, .dv = 20},
-                          {.heads = 1, .groups = 1, .n_q = 260, .n_k = 131, .d = 128, .dv = 128}}) {
+  for (const Sizes& s : std::vector<Sizes>{
+           {.n_q = 1, .n_k = 1},
+           {.n_q = 1, .n_k = 200},
+           {.heads = 4, .groups = 2, .n_q = 1, .n_k = 600, .d = 32, .dv = 32},
+           {.batch = 2, .heads = 4, .groups = 2, .n_q = 129, .n_k = 65},
+           {.n_q = 100, .n_k = 130, .d = 32, .dv = 32},  // the diagonal one key off a tile's end
+           {.heads = 3, .groups = 3, .n_q = 33, .n_k = 257, .d = 20, .dv = 20},
+           {.heads = 1, .groups = 1, .n_q = 260, .n_k = 131, .d = 128, .dv = 128}}) {
     for (const bool causal : {false, true})
       expect_near_f64(make_problem(s, variant(), {.causal = causal}),
                       fmt::format("{} causal {}", describe(s), causal));
@@ -199,6 +200,8 @@ TEST_P(AttentionBf16, IsNearF64UnderEveryMask) {
   const Tensor selected = attention_topk({.mask = causal}, keys, 9);
   const std::vector<std::pair<const char*, AttentionMask>> masks{
       {"window", {.window = 20}},
+      {"window that starts one key into a tile", {.window = 115}},
+      {"window that ends one key before a tile", {.window = 107}},
       {"causal window", {.causal = true, .window = 20}},
       {"strided", {.causal = true, .window = 5, .stride = 7}},
       {"global", {.causal = true, .window = 5, .n_global = 3}},
@@ -206,9 +209,36 @@ TEST_P(AttentionBf16, IsNearF64UnderEveryMask) {
       {"given, for all heads", {.causal = true, .mask = given.slice(0, 0, 1)}},
       {"selected", {.causal = true, .selected = selected}}};
   for (const auto& [name, mask] : masks) expect_near_f64(make_problem(s, variant(), mask), name);
+  // Splits of the keys, of which some see nothing.
+  const Sizes few_queries{.heads = 1, .groups = 1, .n_q = 40, .n_k = 900, .d = 32, .dv = 32};
+  expect_near_f64(make_problem(few_queries, variant(), {.causal = true, .window = 20}),
+                  "few queries with a window");
   Sizes more_queries = s;
   more_queries.n_k = 40;  // the first see nothing
   expect_near_f64(make_problem(more_queries, variant(), causal), "more queries than keys");
+}
+
+// One key too many or too few would pass for rounding above. Offsets and windows end at, one before
+// and one behind the borders of tiles, of which the matrix shows every pair on its own.
+TEST_P(AttentionBf16, APatternIsTheMatrixOfItsPairs) {
+  for (const std::int64_t n_k : {158, 159, 160, 161, 162}) {
+    const Sizes s{.batch = 2, .heads = 4, .groups = 4, .n_q = 128, .n_k = n_k, .d = 32, .dv = 32};
+    for (const std::int64_t window : {0, 96, 97, 98, 127, 128, 129}) {
+      const AttentionMask pattern{.causal = n_k % 2 == 0 || window == 0, .window = window};
+      const Problem by_pattern = make_problem(s, variant(), pattern);
+      Problem by_matrix = by_pattern;
+      by_matrix.spec.mask = {.mask = materialize_mask(pattern, s.n_q, s.n_k, Device{})};
+      const Results got = run_here(by_pattern), want = run_here(by_matrix);
+      for (std::size_t r = 0; r < got.size(); ++r) {
+        const std::vector<double> x = got[r].second.to_vector<double>(),
+                                  y = want[r].second.to_vector<double>();
+        const double usual = norm(y) / std::sqrt(static_cast<double>(y.size()));
+        for (std::size_t i = 0; i < x.size(); ++i)
+          ASSERT_NEAR(x[i], y[i], 5e-3 * (std::abs(y[i]) + usual))
+              << got[r].first << ", n_k " << n_k << " window " << window;
+      }
+    }
+  }
 }
 
 TEST_P(AttentionBf16, DropsTheSameWeightsAsTheCpu) {

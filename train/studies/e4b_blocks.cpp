@@ -97,9 +97,7 @@ Series BlocksStudy::error_by_node(const KeySample& keys, double radius, std::uin
   const Shape per_query{1, 1, n_queries_, 1};
   const BallPoints points{
       .radius = {.r = Variable(Tensor::full(per_query, radius, DType::f64)),
-                 .one_minus_r = Variable(Tensor::full(per_query, 1 - radius, DType::f64)),
-                 .sharpness = Variable(
-                     Tensor::full(per_query, 2 * radius / (1 + radius * radius), DType::f64))},
+                 .one_minus_r = Variable(Tensor::full(per_query, 1 - radius, DType::f64))},
       .qhat = Variable(polar(random_normal({1, 1, n_queries_, d}, 0, 1,
                                            {seed, stream_id("queries")}, DType::f64))
                            .direction),

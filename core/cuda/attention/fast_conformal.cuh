@@ -2,8 +2,8 @@
 //
 // A weight is 2^(c - s log2 a), for any exponent: fewer issued instructions than softmax has for
 // its maximum, sum and rescaling, but two results of the special function units, which give 16 a
-// clock and multiprocessor. With narrow rows, where those would take longer than all else, three
-// powers in sixteen are polynomials instead, which stays within 5 % of the instructions of softmax.
+// clock and multiprocessor. With narrow rows, where those would take longer than all else, one
+// power in eight is a polynomial instead, which stays within 5 % of the instructions of softmax.
 // With h = a / 2 = 1/2 - t <q, k> / 2 one saturating instruction gives h in [0, 1]; where rounding
 // carries a to 0, the weight is that of a = epsilon / 2, as a cap of the row that the cap of all
 // weights is merged with.
@@ -24,15 +24,19 @@ class FastScore<scores::ConformalScore> : public GenericFastScore<scores::Confor
   }
 
   struct Query {
-    FastNumbers numbers;  // read with a softmax only
     float minus_half_t, log2_factor, log2_cap;
   };
   __device__ Query query(const FastNumbers& numbers) const {
     const float g = numbers.log_factor.value * log2_e;
-    return {numbers, -0.5f * numbers.sharpness.value, g - exponent_,
+    return {-0.5f * numbers.sharpness.value, g - exponent_,
             fminf(log2_cap_, g - exponent_ * log2_of_least_distance)};
   }
-  __device__ const FastNumbers& numbers(const Query& query) const { return query.numbers; }
+  /// Those that logits take.
+  __device__ FastNumbers numbers(const Query& query) const {
+    FastNumbers numbers;
+    numbers.sharpness = {-2 * query.minus_half_t, true};
+    return numbers;
+  }
 
   __device__ float unit() const { return exponent_; }
   __device__ float logit(const FastNumbers& numbers, float product) const {
@@ -43,7 +47,7 @@ class FastScore<scores::ConformalScore> : public GenericFastScore<scores::Confor
     const float half = saturated_mul_add(product, query.minus_half_t, 0.5f);
     const float log2_weight = fmaf(-exponent_, fast_log2(half), query.log2_factor);
     const float capped = fminf(log2_weight, query.log2_cap);
-    return kSparesSpecial && element % 5 == 3 ? polynomial_exp2(capped) : fast_exp2(capped);
+    return kSparesSpecial && element % 8 == 3 ? polynomial_exp2(capped) : fast_exp2(capped);
   }
 
   __device__ Fast uncapped_weight(const FastNumbers& numbers, Fast product) const {

@@ -30,7 +30,7 @@ template <int kD, int kDv>
 struct ForwardTile {
   static constexpr int blocks = kDv <= 128 ? 2 : 1;  // of 16 queries a warp
   static constexpr int keys = kD + kDv <= 192 ? 64 : 32;
-  static constexpr bool holds_queries = kD <= 64;
+  static constexpr bool holds_queries = kD <= 32;
   static constexpr int queries = 16 * blocks * (tensor_threads / 32);
   static constexpr int key_bytes = tile_bytes<kD>(keys), value_bytes = tile_bytes<kDv>(keys);
   static constexpr int shared_bytes = tile_bytes<kD>(queries) + 2 * (key_bytes + value_bytes);
@@ -230,7 +230,7 @@ extern __shared__ __align__(1024) unsigned char tensor_shared[];
 
 /// One block for each tile of queries of a head and each split.
 template <class Map, int kD, int kDv>
-__global__ void __launch_bounds__(tensor_threads)
+__global__ void __launch_bounds__(tensor_threads, 2)
     tensor_forward(const FastScore<Map> score, const ForwardCall call) {
   using Tile = ForwardTile<kD, kDv>;
   const AttentionProblem<float>& p = call.problem;

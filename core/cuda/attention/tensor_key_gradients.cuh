@@ -10,11 +10,14 @@ namespace mobius::cuda {
 /// rows the columns of the gradients are dealt to `parts` blocks, each of which makes the weights.
 template <int kD, int kDv>
 struct KeyGradientTile {
-  static constexpr int keys = 16 * (tensor_threads / 32);  // 16 a warp
+  static constexpr int blocks = kD <= 64 ? 2 : 1;  // of 16 keys a warp
+  static constexpr int keys = 16 * blocks * (tensor_threads / 32);
   static constexpr int parts = kD <= 128 ? 1 : 2;
-  static constexpr int queries = kD <= 128 ? 32 : 16;  // of the products
-  static constexpr int steps = kD <= 128 ? 2 : 1;      // of so many queries each in a stage
-  static constexpr int staged = steps * queries;
+  static constexpr int queries = kD == 64 || kD > 128 ? 16 : 32;  // of the products
+  static constexpr int staged = kD <= 64    ? 64
+                                : kD <= 128 ? 32
+                                            : 16;  // of a stage, in steps of those
+  static constexpr int steps = staged / queries;
   static constexpr int key_bytes = tile_bytes<kD>(keys), value_bytes = tile_bytes<kDv>(keys);
   static constexpr int query_bytes = tile_bytes<kD>(staged), grad_bytes = tile_bytes<kDv>(staged);
   template <class Map>
@@ -30,7 +33,7 @@ template <class Map, int kD, int kDv>
 class KeyGradientWarp {
  public:
   using Tile = KeyGradientTile<kD, kDv>;
-  static constexpr int kBlocks = 1, kQueries = Tile::queries;
+  static constexpr int kBlocks = Tile::blocks, kQueries = Tile::queries;
   static constexpr int kColumns = kD / Tile::parts, kValueColumns = kDv / Tile::parts;
 
   __device__ KeyGradientWarp(const FastScore<Map>& score, const BackwardCall& call, int b, int g,
@@ -175,7 +178,7 @@ __global__ void __launch_bounds__(tensor_threads, 2)
   index /= Tile::parts;
   const int j0 = index % tiles * Tile::keys;
   const int shared_head = index / tiles, g = shared_head % p.groups, b = shared_head / p.groups;
-  const int first = static_cast<int>(threadIdx.x / 32) * 16;  // of the warp
+  const int first = static_cast<int>(threadIdx.x / 32) * 16 * Tile::blocks;  // of the warp
 
   // The stages of queries that see the keys, of one head after the other.
   const IndexRange seen_by = p.mask.pattern().queries_of(j0, min(j0 + Tile::keys, p.n_k));

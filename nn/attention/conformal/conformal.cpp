@@ -70,10 +70,9 @@ Tensor visible_counts(const HeadInputs& in) {
   const Device device = in.q.device();
   if (!in.mask.is_simple()) return sum(materialize_mask(in.mask, n_q, n_k, device).to(dtype), {-1});
   if (!in.mask.causal) return Tensor::full({n_q}, static_cast<double>(n_k), dtype, device);
-  std::vector<double> counts;  // made on the host: one copy instead of several passes
-  for (std::int64_t i = 0; i < n_q; ++i)
-    counts.push_back(static_cast<double>(std::clamp<std::int64_t>(i + 1 + n_k - n_q, 0, n_k)));
-  return Tensor::from(counts, {n_q}).to(dtype).to(device);
+  const Tensor counts =
+      affine(Tensor::arange(n_q, dtype, device), 1, static_cast<double>(n_k - n_q + 1));
+  return n_q <= n_k ? counts : unary({UnaryOp::clamp, 0, static_cast<double>(n_k)}, counts);
 }
 
 AttentionCall conformal_call(const HeadInputs& in, const Variable& alpha,
@@ -92,12 +91,15 @@ AttentionCall conformal_call(const HeadInputs& in, const BallPoints& points, con
   }
   if (in.sink != nullptr && counts.defined())
     in.sink->tell(beyond_resolution(radius.r.data(), counts, kernel.s));
+  const Variable t = radius.sharpness.defined()
+                         ? radius.sharpness
+                         : scale(radius.r, 2) / affine(square(radius.r), 1, 1);
   AttentionCall call = product_call(in);
   call.spec.score = ScoreMap::conformal;
   call.spec.exponent = kernel.s;
   call.inputs.q = qhat;
   call.inputs.k = zeta;
-  call.inputs.sharpness = per_query(radius.sharpness);
+  call.inputs.sharpness = per_query(t);
   if (normalize == ConformalNormalize::empirical) return call;
 
   call.spec.normalizer = WeightNormalizer::none;

@@ -36,7 +36,7 @@ ConformalKernel conformal_kernel(ConformalWeight weight, std::int64_t d,
 struct Radius {
   Variable r;
   Variable one_minus_r;
-  Variable sharpness{};  // needed by conformal_call() alone
+  Variable sharpness{};  // undefined: conformal_call() derives it from r
 };
 
 /// r = beta / (sqrt(s^2 + beta^2) + s) for inverse temperatures beta >= 0, elementwise. This and

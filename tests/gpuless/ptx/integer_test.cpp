@@ -48,7 +48,8 @@ TYPED_TEST(Integers, Arithmetic) {
   expect_binary<T, T>(of<T>("mul.lo.TYPE d, a, b;"),
                       [](T a, T b) { return static_cast<T>(u64(a) * u64(b)); });
   expect_binary<T, T>(of<T>("mul.hi.TYPE d, a, b;"), [](T a, T b) {
-    return static_cast<T>(i128(a) * i128(b) >> (8 * sizeof(T)));
+    using Wide = std::conditional_t<std::is_signed_v<T>, i128, u128>;
+    return static_cast<T>(Wide(a) * Wide(b) >> (8 * sizeof(T)));
   });
   expect_ternary<T, T>(of<T>("mad.lo.TYPE d, a, b, c;"),
                        [](T a, T b, T c) { return static_cast<T>(u64(a) * u64(b) + u64(c)); });
