@@ -78,11 +78,11 @@ TEST_P(TrainingCounters, FewLaunchesALayerAndNoWait) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Attentions, TrainingCounters,
-                         ::testing::Values(Setting{"softmax", MatmulPrecision::full, 39},
-                                           Setting{"softmax", MatmulPrecision::bf16, 39},
-                                           Setting{"conformal", MatmulPrecision::full, 39},
-                                           Setting{"conformal", MatmulPrecision::bf16, 39},
-                                           Setting{"w2", MatmulPrecision::full, 39}),
+                         ::testing::Values(Setting{"softmax", MatmulPrecision::full, 43},
+                                           Setting{"softmax", MatmulPrecision::bf16, 60},
+                                           Setting{"conformal", MatmulPrecision::full, 55},
+                                           Setting{"conformal", MatmulPrecision::bf16, 73},
+                                           Setting{"w2", MatmulPrecision::full, 63}),
                          [](const auto& setting) {
                            return setting.param.attention +
                                   (setting.param.precision == MatmulPrecision::bf16 ? "_bf16"
