@@ -42,10 +42,9 @@ Variable apply_moments(const Variable& far_q, const Tensor& moments) {
 // Of the queries and keys, the i-th.
 BallPoints position_of(const BallPoints& points, std::int64_t i) {
   const auto at = [i](const Variable& x) { return slice(x, 2, i, i + 1); };
-  return {
-      .radius = {at(points.radius.r), at(points.radius.one_minus_r), at(points.radius.sharpness)},
-      .qhat = at(points.qhat),
-      .zeta = at(points.zeta)};
+  return {.radius = {at(points.radius.r), at(points.radius.one_minus_r)},
+          .qhat = at(points.qhat),
+          .zeta = at(points.zeta)};
 }
 
 class ConformalHierarchical final : public ConformalLayer {

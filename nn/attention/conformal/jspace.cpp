@@ -50,8 +50,9 @@ double radius_to_beta(double r, double s) { return 2 * s * r / ((1 - r) * (1 + r
 
 BallPoints embed_in_ball(const Variable& q, const Variable& k, const Variable& alpha, double s) {
   const auto [qhat, length] = polar(q);  // [B, H, n_q, 1]
+  const bool is_one_a_head = alpha.ndim() < 2 || alpha.size(-2) == 1;
   const BallRadiusVariables point =
-      ball_radius(length, alpha,
+      ball_radius(is_one_a_head ? length : alpha * length, is_one_a_head ? alpha : Variable(),
                   {.s = s,
                    .factor = 1 / std::sqrt(static_cast<double>(q.size(-1))),
                    .largest_beta = radius_to_beta(largest_radius, s)});

@@ -55,7 +55,7 @@ struct BallPoints {
   Variable zeta;  // keys, [B, H, n_k, d], on the sphere
 };
 
-/// Takes q[B, H, n_q, d], k[B, H, n_k, d], and alpha broadcastable to [B, H, 1, 1]. The inverse
+/// Takes q[B, H, n_q, d], k[B, H, n_k, d], and alpha broadcastable to [B, H, n_q, 1]. The inverse
 /// temperature of a query is alpha |q| / sqrt(d). A zero query lies in the centre. A zero key stays
 /// 0 and has u = 0 with every query.
 BallPoints embed_in_ball(const Variable& q, const Variable& k, const Variable& alpha, double s);
