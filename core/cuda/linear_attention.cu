@@ -28,7 +28,7 @@ namespace {
 
 constexpr int tile = 64, product_threads = 256, per_thread = 4;
 constexpr int blocks_resident = 2;  // on a multiprocessor, at least
-constexpr int padded = tile + 4;  // spreads a column over the banks, and keeps 16-byte alignment
+constexpr int padded = tile + 4;    // spreads a column over the banks, and keeps 16-byte alignment
 
 /// Depth of the slabs of operands in shared memory.
 template <class T>
@@ -297,7 +297,8 @@ struct MomentsArguments {
 };
 
 template <class T>
-__global__ void __launch_bounds__(product_threads, blocks_resident) moments_kernel(MomentsArguments<T> p) {
+__global__ void __launch_bounds__(product_threads, blocks_resident)
+    moments_kernel(MomentsArguments<T> p) {
   __shared__ Slabs<T> slabs;
   const std::int64_t m_tiles = ceil_div(p.to.m, tile);
   const std::int64_t span = blockIdx.x / m_tiles % p.to.count, m0 = blockIdx.x % m_tiles * tile;
@@ -530,7 +531,8 @@ class Apply {
 };
 
 template <class T>
-__global__ void __launch_bounds__(product_threads, blocks_resident) apply_kernel(ApplyArguments<T> p) {
+__global__ void __launch_bounds__(product_threads, blocks_resident)
+    apply_kernel(ApplyArguments<T> p) {
   __shared__ ApplyShared<T> shared;
   Apply<T>(p, shared).run();
 }

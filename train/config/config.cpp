@@ -132,7 +132,8 @@ void TrainOptions::describe(Schema& schema) {
   schema.field("clip_grad_norm", clip_grad_norm, "largest global gradient norm; null: no clipping")
       .positive();
   schema.section("early_stop", early_stop, "when to end before max_steps");
-  schema.field("device", device, "what computes: cpu, cuda (a GPU), or auto: a GPU where one can be used");
+  schema.field("device", device,
+               "what computes: cpu, cuda (a GPU), or auto: a GPU where one can be used");
   schema.check("device", [this] { require_device(device); });
   // Not the cores of this machine, for a configuration is to be valid everywhere.
   schema.field("threads", threads, "0: OMP_NUM_THREADS where it is set, else every core")

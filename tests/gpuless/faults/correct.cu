@@ -31,7 +31,8 @@ __global__ void double_buffer(const float4* in, float4* out, int rounds) {
   __pipeline_commit();
   float4 sum = {0, 0, 0, 0};
   for (int i = 0; i < rounds; ++i) {
-    if (i + 1 < rounds) __pipeline_memcpy_async(&tile[(i + 1) % 2][threadIdx.x], in + (i + 1) * 64 + threadIdx.x, 16);
+    if (i + 1 < rounds)
+      __pipeline_memcpy_async(&tile[(i + 1) % 2][threadIdx.x], in + (i + 1) * 64 + threadIdx.x, 16);
     __pipeline_commit();
     __pipeline_wait_prior(1);
     __syncthreads();
@@ -51,7 +52,9 @@ __global__ void zero_fill(const float* in, float* out, int n) {
   const int first = 4 * threadIdx.x;
   const int rest = max(0, min(4, n - first));
   const auto to = static_cast<unsigned>(__cvta_generic_to_shared(tile + threadIdx.x));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(in + first), "r"(4 * rest) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(in + first),
+               "r"(4 * rest)
+               : "memory");
   asm volatile("cp.async.wait_all;" ::: "memory");
   const float4 x = tile[threadIdx.x];
   out[threadIdx.x] = x.x + x.y + x.z + x.w;
@@ -61,7 +64,8 @@ __global__ void histogram(const int* in, int* out, int n) {
   __shared__ int counts[16];
   if (threadIdx.x < 16) counts[threadIdx.x] = 0;
   __syncthreads();
-  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) atomicAdd(counts + in[i] % 16, 1);
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    atomicAdd(counts + in[i] % 16, 1);
   __syncthreads();
   if (threadIdx.x < 16) atomicAdd(out + threadIdx.x, counts[threadIdx.x]);
 }

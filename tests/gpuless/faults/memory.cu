@@ -7,7 +7,9 @@ __global__ void store_past_end(float* out, int n) {
   if (i <= n) out[i] = 1;
 }
 
-__global__ void load_before_start(const float* in, float* out) { out[threadIdx.x] = in[static_cast<int>(threadIdx.x) - 1]; }
+__global__ void load_before_start(const float* in, float* out) {
+  out[threadIdx.x] = in[static_cast<int>(threadIdx.x) - 1];
+}
 
 __global__ void misaligned(const char* in, float* out) {
   out[threadIdx.x] = *reinterpret_cast<const float*>(in + 2 + 4 * threadIdx.x);
@@ -15,7 +17,9 @@ __global__ void misaligned(const char* in, float* out) {
 
 __global__ void copy(const float* in, float* out) { out[threadIdx.x] = in[threadIdx.x]; }
 
-__global__ void sum_of_bytes(const unsigned char* in, int* out) { out[threadIdx.x] = in[2 * threadIdx.x] + in[2 * threadIdx.x + 1]; }
+__global__ void sum_of_bytes(const unsigned char* in, int* out) {
+  out[threadIdx.x] = in[2 * threadIdx.x] + in[2 * threadIdx.x + 1];
+}
 
 __global__ void shared_past_end(float* out, int n) {
   extern __shared__ float tile[];

@@ -128,7 +128,8 @@ __global__ void matrix_misaligned(unsigned* out, int offset) {
   for (int i = threadIdx.x; i < 128; i += 32) tile[i] = i;
   __syncthreads();
   unsigned a;
-  const auto row = static_cast<unsigned>(__cvta_generic_to_shared(tile + threadIdx.x % 8 * 8 + offset));
+  const auto row =
+      static_cast<unsigned>(__cvta_generic_to_shared(tile + threadIdx.x % 8 * 8 + offset));
   asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(a) : "r"(row));
   out[threadIdx.x] = a;
 }

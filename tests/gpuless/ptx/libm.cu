@@ -67,7 +67,9 @@ __global__ void float_erf(const float* a, const float* b, float* out, int n) {
 }
 }
 
-__device__ __noinline__ int fibonacci(int n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
+__device__ __noinline__ int fibonacci(int n) {
+  return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2);
+}
 
 __device__ __noinline__ void reverse(int* values, int n) {
   for (int i = 0; i < n / 2; ++i) {
@@ -102,21 +104,34 @@ __global__ void pointers(int* out) { out[threadIdx.x] = table[threadIdx.x % 2](t
 
 __global__ void by_value(Vector v, int* out) { out[threadIdx.x] = v.values[threadIdx.x % 6]; }
 
-__global__ void variables(float* out) {
-  out[threadIdx.x] = weights[threadIdx.x % 4] + total;
-}
+__global__ void variables(float* out) { out[threadIdx.x] = weights[threadIdx.x % 4] + total; }
 
 __global__ void many_ways(int* data) {
   int x = data[threadIdx.x];
   switch (x % 8) {
-    case 0: x *= 3; break;
-    case 1: x += 7; break;
-    case 2: x ^= 9; break;
-    case 3: x -= data[threadIdx.x] / 3; break;
-    case 4: x /= 3; break;
-    case 5: x %= 7; break;
-    case 6: x = x * x + 1; break;
-    default: x = -x;
+    case 0:
+      x *= 3;
+      break;
+    case 1:
+      x += 7;
+      break;
+    case 2:
+      x ^= 9;
+      break;
+    case 3:
+      x -= data[threadIdx.x] / 3;
+      break;
+    case 4:
+      x /= 3;
+      break;
+    case 5:
+      x %= 7;
+      break;
+    case 6:
+      x = x * x + 1;
+      break;
+    default:
+      x = -x;
   }
   data[threadIdx.x] = x;
 }
