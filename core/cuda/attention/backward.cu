@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(Tiling<T>::threads)
 
 /// Grid: tiles of queries of all heads, ranges of columns of q.
 template <class T, bool kSoftmax, class Map>
-__global__ void __launch_bounds__(Tiling<T>::threads, 2)
+__global__ void __launch_bounds__(Tiling<T>::threads)
     backward_queries_kernel(const Map map, const BackwardCall<T> call) {
   using Tile = Tiling<T>;
   __shared__ TileMemory<T> memory;

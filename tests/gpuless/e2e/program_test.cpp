@@ -55,7 +55,7 @@ TEST_F(OnTheDevice, GeneratesWhatTheCpuDoes) {
     return text;
   }());
   write_text(config_, fmt::format(R"(
-task: {{name: lm, text: {}, seq_len: 32, tokenizer: bytes}}
+task: {{name: lm, text: {}, seq_len: 32, tokenizer: byte}}
 model: {{d_model: 32, n_layers: 1, n_heads: 2, positions: rope}}
 attention: {{kind: softmax}}
 train: {{max_steps: 40, batch_size: 8}}
