@@ -3,7 +3,7 @@ jobs ?= $(shell nproc)
 preset = release
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo experiments test test-asan bench format clean
+.PHONY: help deps build demo experiments test test-asan bench gpu-check format clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -33,8 +33,11 @@ test-asan: build ## run the unit tests under the address and undefined-behaviour
 bench: build ## time matrix products, training steps, attention and decoding, and PyTorch's if installed
 	python3 bench/run.py --build build
 
+gpu-check: deps ## test and measure on this machine's GPU, within 8 minutes with the build
+	scripts/gpu_check.py --jobs $(jobs)
+
 format: ## run clang-format on every source
-	git ls-files '*.h' '*.cpp' | xargs clang-format -i
+	git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i
 
 clean: ## remove the build folders
 	rm -rf build build-debug build-asan

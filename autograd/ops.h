@@ -107,6 +107,14 @@ struct Polar {
   Variable length;     // |x|, [..., n, 1]; its gradient at x = 0 is 0
 };
 Polar polar(const Variable& x);
+struct BallRadiusVariables {
+  Variable r, one_minus_r, sharpness;
+};
+/// See core/ops/ball.h; alpha may be undefined.
+BallRadiusVariables ball_radius(const Variable& length, const Variable& alpha,
+                                const BallRadius& how);
+Variable ball_log_factor(const Variable& r, const Variable& one_minus_r, const Tensor& counts,
+                         const BallLogFactor& how);
 struct GaussianPointVariables {
   Variable points;          // [R mu ; sigma], [..., n, 2d]
   Variable squared_length;  // of the points, [..., n, 1]

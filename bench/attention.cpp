@@ -1,6 +1,6 @@
-// Times causal attention alone, forward and backward, in f32: one kind of attention at one length,
-// by the functions in nn/attention/, including the work around the kernel. Prints one JSON line;
-// see bench/README.md for the arguments, the contract, and the PyTorch peer.
+// Times causal attention alone, forward and backward or forward alone: one kind of attention at one
+// length, by the functions in nn/attention/, including the work around the kernel. Prints one JSON
+// line; see bench/README.md for the arguments, the contract, and the PyTorch peer.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/options.h"
 #include "bench/process_memory.h"
 #include "bench/timing.h"
 #include "core/parallel.h"
@@ -29,6 +30,8 @@ struct Arguments {
   std::int64_t batch = 4, heads = 8, head_dim = 64, seq_len = 1024;
   double warm_s = 1, time_s = 2;
   std::size_t calls = 3;
+  bool forward_only = false;
+  Machine machine;
 };
 
 // A kind of attention with its inputs and sizes.
@@ -44,9 +47,11 @@ const AttentionMask causal{.causal = true};
 double as_double(std::int64_t n) { return static_cast<double>(n); }
 
 // Of the seven products, four are qk_dim wide (the scores, computed forward and backward, dq and
-// dk) and three head_dim wide (out, dv, dw). A multiply-add is two flop.
+// dk) and three head_dim wide (out, dv, dw); one of each kind is of the forward pass. A
+// multiply-add is two flop.
 double products_gflop(const Arguments& a, std::int64_t qk_dim, double pairs) {
-  return 2e-9 * as_double(a.batch * a.heads) * pairs * as_double(4 * qk_dim + 3 * a.head_dim);
+  const std::int64_t width = a.forward_only ? qk_dim + a.head_dim : 4 * qk_dim + 3 * a.head_dim;
+  return 2e-9 * as_double(a.batch * a.heads) * pairs * as_double(width);
 }
 
 // Returns half the square.
@@ -54,13 +59,19 @@ double causal_pairs(const Arguments& a) { return as_double(a.seq_len * a.seq_len
 
 // Makes one number per head.
 Variable per_head(const Arguments& a, double value) {
-  return Variable(Tensor::full({a.heads, 1, 1}, value), /*requires_grad=*/true);
+  return Variable(Tensor::full({a.heads, 1, 1}, value, DType::f32, a.machine.device()),
+                  /*requires_grad=*/true);
+}
+
+Variable attend(const Arguments& a, AttentionCall call) {
+  call.spec.precision = a.machine.precision;
+  return attention(call);
 }
 
 Kernel softmax(const Arguments& a) {
   return {.qk_dim = a.head_dim,
           .gflop = products_gflop(a, a.head_dim, causal_pairs(a)),
-          .attend = [](const HeadInputs& in) { return attention(softmax_call(in)); }};
+          .attend = [=](const HeadInputs& in) { return attend(a, softmax_call(in)); }};
 }
 
 // The newton kernel, including the map of q, k and a learned alpha to the ball.
@@ -71,7 +82,7 @@ Kernel conformal(const Arguments& a, ConformalNormalize normalize) {
           .gflop = products_gflop(a, a.head_dim, causal_pairs(a)),
           .attend =
               [=](const HeadInputs& in) {
-                return attention(conformal_call(in, alpha, kernel, normalize));
+                return attend(a, conformal_call(in, alpha, kernel, normalize));
               },
           .parameters = {alpha}};
 }
@@ -85,7 +96,7 @@ Kernel conformal_hierarchical(const Arguments& a, FarFieldKind kind) {
   if (kind == FarFieldKind::landmarks) far.landmark_source = LandmarkSource::learned;
   const auto builder = make_far_field_builder(
       far, kernel, /*alpha=*/1, a.heads,
-      Initializer(/*seed=*/1, /*std=*/1, /*orthogonal=*/false, DType::f32, Device{}));
+      Initializer(/*seed=*/1, /*std=*/1, /*orthogonal=*/false, DType::f32, a.machine.device()));
   std::vector<Variable> parameters{alpha};
   for (const Module::NamedParameter& parameter : builder->parameters())
     parameters.push_back(parameter.value);
@@ -107,7 +118,7 @@ Kernel w2(const Arguments& a) {
       .qk_dim = 2 * a.head_dim,
       .gflop = products_gflop(a, 2 * a.head_dim, causal_pairs(a)),
       .attend =
-          [=](const HeadInputs& in) { return attention(w2_call(in, tau, /*rope_base=*/10000)); },
+          [=](const HeadInputs& in) { return attend(a, w2_call(in, tau, /*rope_base=*/10000)); },
       .parameters = {tau}};
 }
 
@@ -115,8 +126,8 @@ Kernel w2(const Arguments& a) {
 Kernel w2_overlap(const Arguments& a) {
   return {.qk_dim = 2 * a.head_dim,
           .gflop = products_gflop(a, a.head_dim, causal_pairs(a)),
-          .attend = [](const HeadInputs& in) {
-            return attention(w2_overlap_call(in, /*rope_base=*/10000));
+          .attend = [=](const HeadInputs& in) {
+            return attend(a, w2_overlap_call(in, /*rope_base=*/10000));
           }};
 }
 
@@ -128,7 +139,8 @@ Kernel linear_kernel(const Arguments& a) {
 
 Kernel performer(const Arguments& a) {
   const Tensor omega =
-      orthogonal_gaussian(PerformerOptions().n_features, a.head_dim, {1, 5}, DType::f32);
+      orthogonal_gaussian(PerformerOptions().n_features, a.head_dim, {1, 5}, DType::f32)
+          .to(a.machine.device());
   return {.qk_dim = a.head_dim, .gflop = 0, .attend = [=](const HeadInputs& in) {
             return attention(performer_call(in, omega));
           }};
@@ -140,7 +152,7 @@ Kernel sparse(const Arguments& a, SparsePattern pattern) {
   const double pairs = window * (as_double(a.seq_len) - (window - 1) / 2);
   return {.qk_dim = a.head_dim,
           .gflop = pattern == SparsePattern::local ? products_gflop(a, a.head_dim, pairs) : 0,
-          .attend = [=](const HeadInputs& in) { return attention(sparse_call(in, selection)); }};
+          .attend = [=](const HeadInputs& in) { return attend(a, sparse_call(in, selection)); }};
 }
 
 using KernelFactory = std::function<Kernel(const Arguments&)>;
@@ -186,6 +198,8 @@ Arguments parse(int argc, char** argv) {
   app.add_option("--warm-s", a.warm_s, "warm up for at least this long, and two calls");
   app.add_option("--time-s", a.time_s, "time calls for at least this long");
   app.add_option("--calls", a.calls, "and at least so many; if 1, warm up by time alone");
+  app.add_flag("--forward", a.forward_only, "time the forward pass alone");
+  add_machine_options(app, a.machine);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -195,18 +209,24 @@ Arguments parse(int argc, char** argv) {
 }
 
 std::vector<double> time_attention(const Arguments& a, const Kernel& kernel) {
+  const Device device = a.machine.device();
   // [B, H, N, D] with the layout of a model: heads are interleaved in memory.
   const auto heads = [&](std::int64_t width, std::uint64_t stream) {
-    return random_normal({a.batch, a.seq_len, a.heads, width}, 0, 1, {1, stream}).transpose(1, 2);
+    return random_normal({a.batch, a.seq_len, a.heads, width}, 0, 1, {1, stream}, DType::f32,
+                         device)
+        .transpose(1, 2);
   };
-  Variable q(heads(kernel.qk_dim, 1), true), k(heads(kernel.qk_dim, 2), true);
-  Variable v(heads(a.head_dim, 3), true);
+  const bool has_backward = !a.forward_only;
+  Variable q(heads(kernel.qk_dim, 1), has_backward), k(heads(kernel.qk_dim, 2), has_backward);
+  Variable v(heads(a.head_dim, 3), has_backward);
   const Tensor grad = heads(a.head_dim, 4);
   std::vector<Variable> leaves = kernel.parameters;
   leaves.insert(leaves.end(), {q, k, v});
   const auto call = [&] {
     for (Variable& leaf : leaves) leaf.zero_grad();
-    backward(kernel.attend({.q = q, .k = k, .v = v, .mask = causal}), grad);
+    const Variable out = kernel.attend({.q = q, .k = k, .v = v, .mask = causal});
+    if (has_backward) backward(out, grad);
+    wait_for(device);
   };
   time_calls(call, a.warm_s, a.calls > 1 ? 2 : 0);
   return time_calls(call, a.time_s, a.calls);
@@ -220,10 +240,13 @@ int main(int argc, char** argv) {
   const Kernel kernel = kernels().at(a.kernel)(a);
   const std::vector<double> ms = time_attention(a, kernel);
   const double memory = peak_mb();  // before the large product
+  const double device_memory = device_peak_mb(a.machine.device());
   fmt::print(
-      R"({{"name": "Mobius", "kernel": "{}", "n": {}, "ms": {:.3f}, "ms_min": {:.3f}, )"
-      R"("peak_mb": {:.1f}, "base_mb": {:.1f}, "gflop": {:.3f}, "matmul_gflop_s": {:.1f}, "threads": {}}})"
+      R"({{"name": "Mobius", "kernel": "{}", "precision": "{}", "pass": "{}", "n": {}, "ms": {:.4f}, )"
+      R"("ms_min": {:.4f}, "peak_mb": {:.1f}, "base_mb": {:.1f}, "device_mb": {:.1f}, )"
+      R"("gflop": {:.3f}, "matmul_gflop_s": {:.1f}, "threads": {}}})"
       "\n",
-      a.kernel, a.seq_len, ms[ms.size() / 2], ms.front(), memory, base, kernel.gflop,
-      matmul_gflop_s(), num_threads());
+      a.kernel, a.machine.precision_name(), a.forward_only ? "forward" : "both", a.seq_len,
+      ms[ms.size() / 2], ms.front(), memory, base, device_memory, kernel.gflop, matmul_gflop_s(),
+      num_threads());
 }

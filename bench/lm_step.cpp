@@ -3,10 +3,10 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <map>
 #include <string>
 #include <vector>
 
+#include "bench/options.h"
 #include "bench/process_memory.h"
 #include "bench/training_step.h"
 #include "core/parallel.h"
@@ -22,7 +22,7 @@ struct Arguments {
   std::int64_t vocab = 256, d_model = 384, layers = 6, heads = 6, seq_len = 256, batch = 8;
   std::int64_t warmup = 3, steps = 10;
   std::string attention = "softmax";
-  MatmulPrecision precision = MatmulPrecision::full;
+  Machine machine;
 };
 
 Arguments parse(int argc, char** argv) {
@@ -37,10 +37,7 @@ Arguments parse(int argc, char** argv) {
   app.add_option("--warmup", a.warmup, "untimed steps");
   app.add_option("--steps", a.steps, "timed steps");
   app.add_option("--attention", a.attention, "attention.kind");
-  const std::map<std::string, MatmulPrecision> precisions = {{"f32", MatmulPrecision::full},
-                                                             {"bf16", MatmulPrecision::bf16}};
-  app.add_option("--precision", a.precision, "train.precision: f32 (default) or bf16")
-      ->transform(CLI::CheckedTransformer(precisions));
+  add_machine_options(app, a.machine);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -97,14 +94,15 @@ int main(int argc, char** argv) {
   const Arguments a = parse(argc, argv);
   const auto attentions = builtin_attentions();
   LanguageModel model(model_options(a), *attentions.choose(a.attention), a.vocab, a.seq_len,
-                      /*init_seed=*/1, DType::f32, Device{}, a.precision);
+                      /*init_seed=*/1, DType::f32, a.machine.device(), a.machine.precision);
   const std::vector<double> ms = time_steps(
       model, [&](std::int64_t step) { return random_tokens(a, step); }, a.warmup, a.steps);
   const double memory = peak_mb();  // before the large product
+  const double device_memory = device_peak_mb(a.machine.device());
   fmt::print(
-      R"({{"name": "Mobius", "precision": "{}", "ms": {:.2f}, "ms_min": {:.2f}, "peak_mb": {:.1f}, )"
-      R"("gflop": {:.2f}, "matmul_gflop_s": {:.1f}, "threads": {}}})"
+      R"({{"name": "Mobius", "precision": "{}", "ms": {:.3f}, "ms_min": {:.3f}, "peak_mb": {:.1f}, )"
+      R"("device_mb": {:.1f}, "gflop": {:.2f}, "matmul_gflop_s": {:.1f}, "threads": {}}})"
       "\n",
-      a.precision == MatmulPrecision::bf16 ? "bf16" : "f32", ms[ms.size() / 2], ms.front(), memory,
+      a.machine.precision_name(), ms[ms.size() / 2], ms.front(), memory, device_memory,
       gflop_of(model, a), matmul_gflop_s(), num_threads());
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/options.h"
 #include "bench/process_memory.h"
 #include "bench/training_step.h"
 #include "core/parallel.h"
@@ -21,6 +22,7 @@ struct Arguments {
   std::int64_t vocab = 8192, d_model = 128, layers = 2, heads = 1, seq_len = 256, pairs = 16;
   std::int64_t batch = 64, warmup = 3, steps = 10;
   std::string attention = "softmax";
+  Machine machine;
 };
 
 Arguments parse(int argc, char** argv) {
@@ -36,6 +38,7 @@ Arguments parse(int argc, char** argv) {
   app.add_option("--warmup", a.warmup, "untimed steps");
   app.add_option("--steps", a.steps, "timed steps");
   app.add_option("--attention", a.attention, "attention.kind");
+  add_machine_options(app, a.machine);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -61,7 +64,7 @@ std::vector<double> time_recall(const Arguments& a) {
   options.dropout = 0.1;
   const auto attentions = builtin_attentions();
   LanguageModel model(options, *attentions.choose(a.attention), a.vocab, a.seq_len,
-                      /*init_seed=*/1);
+                      /*init_seed=*/1, DType::f32, a.machine.device(), a.machine.precision);
   const auto batch_of = [&](std::int64_t step) {
     return task->batch(Split::train, static_cast<std::uint64_t>(step), a.batch);
   };
@@ -73,8 +76,9 @@ std::vector<double> time_recall(const Arguments& a) {
 int main(int argc, char** argv) {
   const Arguments arguments = parse(argc, argv);
   const std::vector<double> ms = time_recall(arguments);
-  fmt::print(
-      R"({{"name": "Mobius", "ms": {:.2f}, "ms_min": {:.2f}, "peak_mb": {:.1f}, "threads": {}}})"
-      "\n",
-      ms[ms.size() / 2], ms.front(), peak_mb(), num_threads());
+  fmt::print(R"({{"name": "Mobius", "ms": {:.3f}, "ms_min": {:.3f}, "peak_mb": {:.1f}, )"
+             R"("device_mb": {:.1f}, "threads": {}}})"
+             "\n",
+             ms[ms.size() / 2], ms.front(), peak_mb(), device_peak_mb(arguments.machine.device()),
+             num_threads());
 }

@@ -27,6 +27,7 @@ inline std::vector<double> time_steps(LanguageModel& model,
       const StepScore score = accumulate_gradients(model, batch, /*seed=*/1, step, alone);
       read_score(score, model, step, rank);
       optimizer->step(1e-3);
+      wait_for(model.device());
     });
     if (step > warmup) ms.push_back(took);
   }

@@ -8,7 +8,7 @@ function(mobius_library name)
   add_library(${name} STATIC ${arg_SOURCES})
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${MOBIUS_UNITY} UNITY_BUILD_MODE GROUP)
   # GCC treats sources that compile as one unit like headers and warns of their file-local types.
-  target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   foreach(source IN LISTS arg_SOURCES)
     cmake_path(GET source PARENT_PATH room)
     if(NOT room MATCHES "/core/cpu(/|$)")
@@ -19,12 +19,13 @@ function(mobius_library name)
   target_link_libraries(${name} PUBLIC mobius_options ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
 endfunction()
 
-# mobius_tests(NAME LABEL <label> SOURCES <files> LINK <targets> DEFINITIONS <definitions> [EACH_ISA] [EACH_DEVICE])
+# mobius_tests(NAME LABEL <label> SOURCES <files> LINK <targets> DEFINITIONS <definitions> [EACH_ISA] [EACH_DEVICE]
+#              [UNDISCOVERED])
 # Defines one GoogleTest binary in tests/ of the build folder. With EACH_ISA its tests run twice on x86: with the best
 # kernels of the processor, and, as avx2/..., with those that every supported processor has. With EACH_DEVICE they run
-# once more, as guarded/..., on the device of tests/guarded/guarded_device.h.
+# once more, as guarded/..., on the device of tests/guarded/guarded_device.h. With UNDISCOVERED only the caller runs it.
 function(mobius_tests name)
-  cmake_parse_arguments(arg "EACH_ISA;EACH_DEVICE" "LABEL" "SOURCES;LINK;DEFINITIONS" ${ARGN})
+  cmake_parse_arguments(arg "EACH_ISA;EACH_DEVICE;UNDISCOVERED" "LABEL" "SOURCES;LINK;DEFINITIONS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE mobius_options ${arg_LINK} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE MOBIUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${arg_DEFINITIONS})
@@ -33,6 +34,9 @@ function(mobius_tests name)
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${MOBIUS_UNITY} UNITY_BUILD_BATCH_SIZE 10)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
 
+  if(arg_UNDISCOVERED)
+    return()
+  endif()
   gtest_discover_tests(${name}
     DISCOVERY_MODE PRE_TEST
     PROPERTIES LABELS ${arg_LABEL} TIMEOUT 600)

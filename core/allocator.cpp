@@ -15,19 +15,20 @@ constexpr std::size_t largest_request = std::numeric_limits<std::size_t>::max() 
 
 }  // namespace
 
-OutOfMemory::OutOfMemory(std::size_t requested, const MemoryStats& stats)
-    : Error("out of memory: asked for {} bytes with {} bytes in use and {} bytes cached", requested,
-            stats.current, stats.cached),
+OutOfMemory::OutOfMemory(std::size_t requested, const MemoryStats& stats, std::string_view place,
+                         std::string_view advice)
+    : Error("{}out of memory: asked for {} bytes with {} bytes in use and {} bytes cached{}", place,
+            requested, stats.current, stats.cached, advice),
       requested_(requested),
       in_use_(stats.current),
       cached_(stats.cached) {}
 
-std::size_t Allocator::size_class(std::size_t bytes) {
+std::size_t CachingAllocator::size_class(std::size_t bytes) {
   if (bytes <= largest_small_block) return round_up(std::max<std::size_t>(bytes, 1), alignment);
   return round_up(bytes, std::bit_floor(bytes - 1) / 8);
 }
 
-void* Allocator::allocate(std::size_t bytes) {
+void* CachingAllocator::allocate(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes > largest_request) throw OutOfMemory(bytes, stats_);
   const std::size_t capacity = size_class(bytes);
@@ -45,7 +46,7 @@ void* Allocator::allocate(std::size_t bytes) {
   return block;
 }
 
-void Allocator::deallocate(void* block, std::size_t bytes) noexcept {
+void CachingAllocator::deallocate(void* block, std::size_t bytes) noexcept {
   if (!block) return;
   const std::lock_guard lock(mutex_);
   const std::size_t capacity = size_class(bytes);
@@ -60,24 +61,24 @@ void Allocator::deallocate(void* block, std::size_t bytes) noexcept {
   }
 }
 
-void Allocator::release_cache() noexcept {
+void CachingAllocator::release_cache() noexcept {
   const std::lock_guard lock(mutex_);
   release_cache_locked();
 }
 
-MemoryStats Allocator::stats() const {
+MemoryStats CachingAllocator::stats() const {
   const std::lock_guard lock(mutex_);
   return stats_;
 }
 
-void Allocator::reset_peak() {
+void CachingAllocator::reset_peak() {
   const std::lock_guard lock(mutex_);
   stats_.peak = stats_.current;
 }
 
-void Allocator::mark_usable(void*, std::size_t, std::size_t) noexcept {}
+void CachingAllocator::mark_usable(void*, std::size_t, std::size_t) noexcept {}
 
-void* Allocator::take_cached(std::size_t capacity) {
+void* CachingAllocator::take_cached(std::size_t capacity) {
   const auto found = free_blocks_.find(capacity);
   if (found == free_blocks_.end() || found->second.empty()) return nullptr;
   void* block = found->second.back();
@@ -86,7 +87,7 @@ void* Allocator::take_cached(std::size_t capacity) {
   return block;
 }
 
-void Allocator::release_cache_locked() noexcept {
+void CachingAllocator::release_cache_locked() noexcept {
   for (auto& [capacity, blocks] : free_blocks_) {
     for (void* block : blocks) {
       mark_usable(block, capacity, capacity);

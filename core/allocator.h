@@ -1,16 +1,18 @@
-// A caching memory allocator with usage counters.
+// Memory of a device, with usage counters.
 #pragma once
 
 #include <cstddef>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
 
 namespace mobius {
 
-/// Counts bytes of blocks after rounding up to the size class.
+/// Counts bytes of blocks, after rounding up where an allocator rounds.
 struct MemoryStats {
   std::size_t current = 0;  // in use
   std::size_t peak = 0;     // largest `current` since the start or the last reset_peak()
@@ -20,7 +22,9 @@ struct MemoryStats {
 /// Memory ran out, even after the cache was returned to the system.
 class OutOfMemory : public Error {
  public:
-  OutOfMemory(std::size_t requested, const MemoryStats& stats);
+  /// `place` and `advice` surround the numbers in the message; they may be empty.
+  OutOfMemory(std::size_t requested, const MemoryStats& stats, std::string_view place = "",
+              std::string_view advice = "");
 
   std::size_t requested() const { return requested_; }
   std::size_t in_use() const { return in_use_; }
@@ -30,30 +34,44 @@ class OutOfMemory : public Error {
   std::size_t requested_, in_use_, cached_;
 };
 
-/// Allocates 64-byte aligned blocks and caches freed ones: mapping large buffers anew at each
-/// training step costs more than the arithmetic on them. Thread-safe.
-///
-/// Block sizes are rounded up to size classes: multiples of 64 bytes up to 4 KiB, above that eight
-/// classes between consecutive powers of two. Rounding wastes at most 1/8 of a large block, and
-/// requests of similar size share blocks.
+/// The memory of one device. Thread-safe.
 class Allocator {
  public:
-  static constexpr std::size_t alignment = 64;
-
   Allocator() = default;
   virtual ~Allocator() = default;
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
   /// 0 bytes is a valid request. Throws OutOfMemory.
-  void* allocate(std::size_t bytes);
+  virtual void* allocate(std::size_t bytes) = 0;
   /// `bytes` is the size that was given to allocate().
-  void deallocate(void* block, std::size_t bytes) noexcept;
-  /// Returns every cached block to the system. Derived classes must call it in their destructor.
-  void release_cache() noexcept;
+  virtual void deallocate(void* block, std::size_t bytes) noexcept = 0;
+  /// Returns every cached block to the system.
+  virtual void release_cache() noexcept = 0;
 
-  MemoryStats stats() const;
-  void reset_peak();
+  virtual MemoryStats stats() const = 0;
+  virtual void reset_peak() = 0;
+  /// Bytes that can still be allocated, where the memory is the device's own.
+  virtual std::optional<std::size_t> available() const { return std::nullopt; }
+};
+
+/// Allocates 64-byte aligned blocks and caches freed ones: mapping large buffers anew at each
+/// training step costs more than the arithmetic on them.
+///
+/// Block sizes are rounded up to size classes: multiples of 64 bytes up to 4 KiB, above that eight
+/// classes between consecutive powers of two. Rounding wastes at most 1/8 of a large block, and
+/// requests of similar size share blocks.
+class CachingAllocator : public Allocator {
+ public:
+  static constexpr std::size_t alignment = 64;
+
+  void* allocate(std::size_t bytes) final;
+  void deallocate(void* block, std::size_t bytes) noexcept final;
+  /// Derived classes must call it in their destructor.
+  void release_cache() noexcept final;
+
+  MemoryStats stats() const final;
+  void reset_peak() final;
 
   /// Returns the size of the block that serves a request of `bytes`.
   static std::size_t size_class(std::size_t bytes);

@@ -31,6 +31,7 @@ class AttentionKernels;
 class LinearAttentionKernels;
 class NormKernels;
 class PointsKernels;
+class BallKernels;
 class RopeKernels;
 class RowsKernels;
 class LossKernels;
@@ -44,6 +45,13 @@ class KernelFamily {
  public:
   virtual ~KernelFamily() = default;
 };
+
+/// The single object of a class of kernels.
+template <class Kernels>
+Kernels& only() {
+  static Kernels kernels;
+  return kernels;
+}
 
 /// One device. A family that it lacks is null.
 struct Backend {
@@ -63,6 +71,7 @@ struct Backend {
   LinearAttentionKernels* linear_attention = nullptr;
   NormKernels* norm = nullptr;
   PointsKernels* points = nullptr;
+  BallKernels* ball = nullptr;
   RopeKernels* rope = nullptr;
   RowsKernels* rows = nullptr;
   LossKernels* loss = nullptr;

@@ -1,8 +1,8 @@
 // Element types of a Tensor.
 #pragma once
 
+#include <bit>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 #include <type_traits>
 
@@ -12,24 +12,21 @@ namespace mobius {
 
 enum class DType : std::uint8_t { f32, f64, bf16, i32, i64, u8 };
 
-/// Storage of a bfloat16: the upper half of a float's bits. Arithmetic is done in float.
+/// Storage of a bfloat16: the upper half of a float's bits. Arithmetic is done in float. Its
+/// conversions are constexpr so that kernels of every device can call them.
 struct BFloat16 {
   std::uint16_t bits = 0;
 
   BFloat16() = default;
   /// Rounds to nearest, ties to even; every NaN stays a NaN.
-  explicit BFloat16(float value) {
-    std::uint32_t word;
-    std::memcpy(&word, &value, sizeof word);
+  constexpr explicit BFloat16(float value) {
+    const auto word = std::bit_cast<std::uint32_t>(value);
     const bool is_nan = (word & 0x7fffffffu) > 0x7f800000u;
     bits = is_nan ? static_cast<std::uint16_t>((word >> 16) | 0x40u)
                   : static_cast<std::uint16_t>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
   }
-  explicit operator float() const {
-    const std::uint32_t word = static_cast<std::uint32_t>(bits) << 16;
-    float value;
-    std::memcpy(&value, &word, sizeof value);
-    return value;
+  constexpr explicit operator float() const {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
 };
 

@@ -40,7 +40,7 @@ struct MaskPattern {
       end = last + window;
     }
     if (causal) end = last + 1;
-    return {std::clamp<std::int64_t>(begin, 0, n_k), std::clamp<std::int64_t>(end, 0, n_k)};
+    return {within(begin, n_k), within(end, n_k)};
   }
   /// A range that holds all queries that see a key of [j0, j1).
   constexpr IndexRange queries_of(std::int64_t j0, std::int64_t j1) const {
@@ -51,7 +51,7 @@ struct MaskPattern {
       end = j1 - 1 - position(0) + window;
     }
     if (causal) begin = first;
-    return {std::clamp<std::int64_t>(begin, 0, n_q), std::clamp<std::int64_t>(end, 0, n_q)};
+    return {within(begin, n_q), within(end, n_q)};
   }
   /// Whether query i sees key j, which is one of its keys_of().
   constexpr bool sees(std::int64_t i, std::int64_t j) const {
@@ -61,6 +61,10 @@ struct MaskPattern {
   }
 
  private:
+  // x in [0, n]: std::clamp() by value, since references would take a GPU's registers to memory.
+  static constexpr std::int64_t within(std::int64_t x, std::int64_t n) {
+    return x < 0 ? 0 : (x < n ? x : n);
+  }
   constexpr bool is_band() const { return window > 0 && stride == 0 && n_global == 0; }
 };
 

@@ -6,6 +6,7 @@
 
 #include "core/backend.h"
 #include "core/ops/attention.h"
+#include "core/ops/ball.h"
 #include "core/ops/copy.h"
 #include "core/ops/decomposition.h"
 #include "core/ops/elementwise.h"

@@ -20,8 +20,8 @@ struct RngKey {
 /// 1 - 2^-64.
 std::uint64_t stream_id(std::string_view purpose, std::uint64_t a = 0, std::uint64_t b = 0);
 
-/// Returns the four 32-bit words of block `index` of the stream.
-inline std::array<std::uint32_t, 4> philox(RngKey key, std::uint64_t index) {
+/// Returns the four 32-bit words of block `index` of the stream, in the kernels of every device.
+constexpr std::array<std::uint32_t, 4> philox(RngKey key, std::uint64_t index) {
   std::uint32_t c0 = static_cast<std::uint32_t>(index),
                 c1 = static_cast<std::uint32_t>(index >> 32);
   std::uint32_t c2 = static_cast<std::uint32_t>(key.stream),

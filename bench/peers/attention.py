@@ -1,4 +1,4 @@
-"""Times causal attention alone, forward and backward, in plain PyTorch and prints one JSON line.
+"""Times causal attention alone, forward and backward or forward alone, in plain PyTorch and prints one JSON line.
 
 The formulas are those of docs/MATH.md as a careful user would write them: scores as an explicit matrix, or PyTorch's
 fused call. Run it through ../run.py, which sets a fair environment for PyTorch.
@@ -16,9 +16,10 @@ import torch
 import torch.nn.functional as F
 
 
-def additive_mask(n, dtype):
-    """0 where query i sees key j (j <= i), -inf elsewhere."""
-    return torch.full((n, n), float("-inf"), dtype=dtype).triu(1)
+def additive_mask(x):
+    """0 where query i sees key j (j <= i), -inf elsewhere, for queries x[..., n, d]."""
+    n = x.shape[-2]
+    return torch.full((n, n), float("-inf"), dtype=x.dtype, device=x.device).triu(1)
 
 
 def softmax(q, k, v):
@@ -37,7 +38,7 @@ def conformal(q, k, v, alpha):
     beta = alpha.view(-1, 1, 1) * length / math.sqrt(d)
     r = beta / (torch.sqrt(s * s + beta * beta) + s)
     c = 2 * r / (1 - r) ** 2
-    log_norm = 2 * s * torch.log1p(-r) + torch.arange(1, n + 1, dtype=q.dtype).log().view(n, 1)
+    log_norm = 2 * s * torch.log1p(-r) + torch.arange(1, n + 1, dtype=q.dtype, device=q.device).log().view(n, 1)
     u = (q / length) @ F.normalize(k, dim=-1).transpose(-1, -2)
     return torch.exp(-s * torch.log1p(c * (1 - u)) - log_norm).tril() @ v
 
@@ -45,9 +46,10 @@ def conformal(q, k, v, alpha):
 def rope(x, base=10000.0):
     """Rotates the pairs (x_t, x_{t+d/2}) by position * base^(-2t/d)."""
     n, d = x.shape[-2:]
-    frequency = base ** (-torch.arange(0, d, 2, dtype=x.dtype) / d)
-    angle = torch.arange(n, dtype=x.dtype).view(n, 1) * frequency
-    cos, sin = angle.cos(), angle.sin()
+    wide = torch.promote_types(x.dtype, torch.float32)    # bf16 holds no position above 256
+    frequency = base ** (-torch.arange(0, d, 2, dtype=wide, device=x.device) / d)
+    angle = torch.arange(n, dtype=wide, device=x.device).view(n, 1) * frequency
+    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     a, b = x.chunk(2, dim=-1)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
@@ -64,7 +66,7 @@ def w2(q, k, v, tau):
     x, y = point(q), point(k)
     x_sq, y_sq = (x * x).sum(-1, keepdim=True), (y * y).sum(-1, keepdim=True)
     scores = (2 * (x @ y.transpose(-1, -2)) - x_sq - y_sq.transpose(-1, -2)) / (tau.view(-1, 1, 1) + 1e-6)
-    return torch.softmax(scores + additive_mask(q.shape[-2], q.dtype), dim=-1) @ v
+    return torch.softmax(scores + additive_mask(q), dim=-1) @ v
 
 
 def linear(q, k, v, chunk=64):
@@ -133,12 +135,14 @@ def memory_mb(field):
         return next(int(line.split()[1]) for line in file if line.startswith(field)) / 1024
 
 
-def time_calls(call, seconds, least):
+def time_calls(call, seconds, least, device):
     """Returns the times of calls in ms. Makes at least `least` calls, for at least `seconds`."""
     times = []
     while len(times) < least or sum(times) < 1e3 * seconds:
         begin = time.perf_counter()
         call()
+        if device == "cuda":
+            torch.cuda.synchronize()
         times.append((time.perf_counter() - begin) * 1e3)
     return times
 
@@ -151,6 +155,9 @@ def main():
     parser.add_argument("--warm-s", type=float, default=1.0, help="warm up for at least this long, and two calls")
     parser.add_argument("--time-s", type=float, default=2.0, help="time calls for at least this long, and three of them")
     parser.add_argument("--compile", action="store_true", help="torch.compile the function")
+    parser.add_argument("--forward", action="store_true", help="time the forward pass alone")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", choices=("f32", "bf16"), default="f32", help="the type of all tensors")
     parser.add_argument("--check", action="store_true", help="compare the kernels with their formulas instead")
     args = parser.parse_args()
     torch.manual_seed(0)
@@ -161,22 +168,27 @@ def main():
 
     def heads(width):
         """Dense in this order, which saves the explicit products a copy."""
-        return torch.randn(args.batch, args.heads, args.seq_len, width, requires_grad=True)
+        return torch.randn(args.batch, args.heads, args.seq_len, width, **options, requires_grad=not args.forward)
 
+    options = {"device": args.device, "dtype": torch.bfloat16 if args.precision == "bf16" else torch.float32}
     wide = (2 if args.kernel == "w2" else 1) * args.head_dim
     inputs = [heads(wide), heads(wide), heads(args.head_dim)]
     if args.kernel in PARAMETERS:
-        inputs.append(torch.full((args.heads,), PARAMETERS[args.kernel], requires_grad=True))
-    grad = torch.randn(args.batch, args.heads, args.seq_len, args.head_dim)
+        inputs.append(torch.full((args.heads,), PARAMETERS[args.kernel], **options, requires_grad=not args.forward))
+    grad = torch.randn(args.batch, args.heads, args.seq_len, args.head_dim, **options)
     function = torch.compile(KERNELS[args.kernel]) if args.compile else KERNELS[args.kernel]
 
     def call():
-        torch.autograd.grad(function(*inputs), inputs, grad)
+        out = function(*inputs)
+        if not args.forward:
+            torch.autograd.grad(out, inputs, grad)
 
-    time_calls(call, args.warm_s, 2)
-    times = time_calls(call, args.time_s, 3)
+    time_calls(call, args.warm_s, 2, args.device)
+    times = time_calls(call, args.time_s, 3, args.device)
+    device_mb = torch.cuda.max_memory_allocated() / 2**20 if args.device == "cuda" else 0
     setting = "fused" if args.kernel == "softmax" else "compiled" if args.compile else "eager"
     print(json.dumps({"name": f"PyTorch {setting}", "kernel": args.kernel, "n": args.seq_len,
+                      "precision": args.precision, "pass": "forward" if args.forward else "both", "device_mb": device_mb,
                       "ms": statistics.median(times), "ms_min": min(times), "peak_mb": memory_mb("VmHWM:"),
                       "base_mb": base, "threads": torch.get_num_threads(), "version": torch.__version__}))
 

@@ -78,7 +78,8 @@ class Model(nn.Module):
         explicit = args.attention == "explicit"
         self.blocks = nn.ModuleList(Block(args.d_model, args.heads, explicit) for _ in range(args.layers))
         self.norm = nn.RMSNorm(args.d_model, eps=1e-6)
-        self.cos, self.sin = rotation(args.seq_len, args.d_model // args.heads)
+        for name, table in zip(("cos", "sin"), rotation(args.seq_len, args.d_model // args.heads)):
+            self.register_buffer(name, table)    # moves with the model
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, std=0.02)

@@ -90,7 +90,7 @@ class Model(nn.Module):
                 nn.init.normal_(layer.weight, std=0.02 / math.sqrt(2 * args.layers))
 
     def states(self, inputs):
-        x = self.tokens(inputs) + self.positions(torch.arange(inputs.shape[1]))
+        x = self.tokens(inputs) + self.positions(torch.arange(inputs.shape[1], device=inputs.device))
         return self.norm(self.blocks(self.dropout(x))).flatten(0, 1)
 
     def loss_of_all(self, inputs, labels):
@@ -106,6 +106,7 @@ class Model(nn.Module):
 def add_choices(parser):
     parser.add_argument("--dropout", type=float, default=0.1, help="after the embedding")
     parser.add_argument("--head", choices=("all", "labelled"), default="all", help="the positions that get logits")
+    parser.add_argument("--precision", choices=("f32", "bf16"), default="f32", help="bf16: under autocast")
     parser.add_argument("--attention", choices=("explicit", "sdpa"), default="explicit",
                         help="composed, or the fused function (slower at these sizes)")
 
@@ -121,7 +122,8 @@ def main():
     else:
         loss_of, batches = model.loss_of_labelled, [(inputs, asked, targets) for inputs, _, asked, targets in batches]
     measure(args, model, loss_of, batches,
-            {"name": f"PyTorch {'compiled' if args.compile else 'eager'}, {args.head} logits"})
+            {"name": f"PyTorch {'compiled' if args.compile else 'eager'}, {args.head} logits", "precision": args.precision},
+            autocast=args.precision == "bf16")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 // Blocks of 2 MiB and more are mapped on their own, on a huge-page border: page faults of 4 KiB
 // cost more than the arithmetic on a fresh buffer, and such blocks really go back to the system.
-class CpuAllocator final : public Allocator {
+class CpuAllocator final : public CachingAllocator {
  public:
   ~CpuAllocator() override { release_cache(); }
 
@@ -70,6 +70,7 @@ Backend& make_backend() {
                       .linear_attention = &cpu_linear_attention_kernels(),
                       .norm = &cpu_norm_kernels(),
                       .points = &cpu_points_kernels(),
+                      .ball = &cpu_ball_kernels(),
                       .rope = &cpu_rope_kernels(),
                       .rows = &cpu_rows_kernels(),
                       .loss = &cpu_loss_kernels(),

@@ -16,6 +16,7 @@ AttentionKernels& cpu_attention_kernels();
 LinearAttentionKernels& cpu_linear_attention_kernels();
 NormKernels& cpu_norm_kernels();
 PointsKernels& cpu_points_kernels();
+BallKernels& cpu_ball_kernels();
 RopeKernels& cpu_rope_kernels();
 RowsKernels& cpu_rows_kernels();
 LossKernels& cpu_loss_kernels();
@@ -26,12 +27,5 @@ OptimizerKernels& cpu_optimizer_kernels();
 /// How many elements one task of a parallel elementwise pass gets: enough to hide the cost of
 /// sharing, and few enough for the second-level cache (64 KiB of f32).
 constexpr std::int64_t elementwise_grain = 1 << 14;
-
-/// The single object of a class of kernels.
-template <class Kernels>
-Kernels& only() {
-  static Kernels kernels;
-  return kernels;
-}
 
 }  // namespace mobius

@@ -2,8 +2,8 @@
 
 #include "core/ops/special.h"
 
-#include "core/cpu/hyp2f1.h"
 #include "core/cpu/kernels.h"
+#include "core/hyp2f1.h"
 #include "core/parallel.h"
 
 namespace mobius {
@@ -21,7 +21,8 @@ class CpuSpecial final : public SpecialKernels {
         const double value = static_cast<double>(from[i]);
         if (value > largest && value < 1) largest = value;
       }
-      const LogHyp2f1 function(a, b, c, largest);
+      const LogHyp2f1Tables tables(a, b, c, largest);
+      const LogHyp2f1 function = tables.function();
       parallel_for(x.numel(), 256, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
           const ValueAndSlope f = function(static_cast<double>(from[i]));

@@ -11,6 +11,7 @@
 
 #include "core/backend.h"
 #include "core/ops/attention_mask.h"
+#include "core/ops/matmul.h"
 #include "core/rng.h"
 #include "core/score_maps/score_maps.h"
 #include "core/tensor.h"
@@ -26,6 +27,10 @@ struct AttentionSpec {
   AttentionMask mask{};
   double dropout = 0;  // of the weights, after normalisation
   RngKey dropout_key{};
+  /// With bf16, a device that is faster for it rounds the operands of all products of f32 tensors
+  /// to bf16: q, k, v, grad_out, the weights and their gradients. Sums, logits, the numbers and all
+  /// results stay f32. Others compute in f32 all the same, which differs by rounding alone.
+  MatmulPrecision precision = MatmulPrecision::full;
 };
 
 /// All tensors of one real type. q, k, v may be strided except along their last dimension, which

@@ -9,7 +9,8 @@ namespace mobius {
 /// Returns the lower triangular W[..., M, M] with W A W^T = I, that is W = L^-1 where A = L L^T is
 /// Cholesky's decomposition of a[..., M, M], of which only the lower triangles are read. Rows
 /// multiplied by W^T have the identity as their Gram matrix where they had A. Throws Error, naming
-/// the matrix, if it is not positive definite or not finite.
+/// the matrix, if it is not positive definite or not finite; on a CUDA device, for which a step of
+/// training would have to wait, such a matrix has a W of NaN instead.
 Tensor inverse_cholesky(const Tensor& a);
 /// The gradient of `a` as a symmetric matrix.
 Tensor inverse_cholesky_backward(const Tensor& w, const Tensor& grad_w);
@@ -25,7 +26,7 @@ struct SymmetricEigen {
 SymmetricEigen symmetric_eigen(const Tensor& a);
 
 /// All tensors are f64. They throw Error, naming the matrix by its index, if it has no such
-/// decomposition.
+/// decomposition, except as inverse_cholesky() says.
 class DecompositionKernels : public KernelFamily {
  public:
   static constexpr std::string_view family = "decomposition";

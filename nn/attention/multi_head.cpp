@@ -51,7 +51,7 @@ HeadInputs MultiHeadAttention::head_inputs(const Variable& x, const AttentionMas
   const std::int64_t d_q = qk_parts_ * head_dim_;
   const std::vector<Variable> qkv = split_heads(
       qkv_->forward(x), {{n_heads_, d_q}, {n_kv_heads_, d_q}, {n_kv_heads_, head_dim_}});
-  HeadInputs in{.q = qkv[0], .k = qkv[1], .v = qkv[2], .mask = mask};
+  HeadInputs in{.q = qkv[0], .k = qkv[1], .v = qkv[2], .mask = mask, .products = qkv_->products()};
   if (rope_base_ && qk_parts_ == 1) {
     in.q = rope(in.q, *rope_base_, position);
     in.k = rope(in.k, *rope_base_, position);
@@ -147,9 +147,11 @@ Variable MultiHeadAttention::attend_cached(HeadInputs in, AttentionCache& cache)
 }
 
 AttentionCall product_call(const HeadInputs& in) {
-  return {
-      .spec = {.mask = in.mask, .dropout = in.extras.dropout, .dropout_key = in.extras.dropout_key},
-      .inputs = {.q = in.q, .k = in.k, .v = in.v, .distance_bias = in.extras.distance_bias}};
+  return {.spec = {.mask = in.mask,
+                   .dropout = in.extras.dropout,
+                   .dropout_key = in.extras.dropout_key,
+                   .precision = in.products},
+          .inputs = {.q = in.q, .k = in.k, .v = in.v, .distance_bias = in.extras.distance_bias}};
 }
 
 Variable apply_weights(const Variable& weights, const HeadInputs& in) {

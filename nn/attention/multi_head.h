@@ -23,6 +23,8 @@ struct HeadInputs {
   Variable all_keys = {};
   /// Takes the diagnostics of this pass; null if nobody wants them.
   DiagnosticsSink* sink = nullptr;
+  /// Of the layer's products; see AttentionSpec::precision.
+  MatmulPrecision products = MatmulPrecision::full;
 };
 
 /// x -> q, k, v by one projection `qkv` (rows in the order q, k, v, each [heads, d_q or d] inside),

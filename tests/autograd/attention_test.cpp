@@ -147,6 +147,9 @@ const std::vector<Sizes> ragged_sizes{
     // Many heads on one thread: what one tile leaves in scratch memory must not reach the next.
     {.batch = 8, .heads = 4, .groups = 2, .n_q = 150, .n_k = 200, .d = 4, .dv = 4},
     {.batch = 8, .heads = 2, .groups = 2, .n_q = 61, .n_k = 97, .d = 4, .dv = 4},
+    // Few queries with many keys, as in decoding, which a device may deal out; and wide heads.
+    {.batch = 1, .heads = 2, .groups = 1, .n_q = 2, .n_k = 700, .d = 5, .dv = 7},
+    {.batch = 1, .heads = 2, .groups = 1, .n_q = 33, .n_k = 40, .d = 130, .dv = 256},
 };
 
 struct Pieces {
@@ -209,7 +212,8 @@ TEST_P(FusedAttention, DoesNotDependOnTheNumberOfThreads) {
   }
 }
 
-// Where a product was taken, what is not a number would show: 0 times it is not 0.
+// Where a product was taken, what is not a number would show: 0 times it is not 0. Queries from 224
+// on may share a tile (of 32 or 48) with some that see key 256.
 TEST_P(FusedAttention, SkipsTilesThatNoQuerySees) {
   const Sizes s{.batch = 1, .heads = 1, .groups = 1, .n_q = 512, .n_k = 512, .d = 4, .dv = 4};
   const auto is_finite = [](const Tensor& x, std::int64_t begin, std::int64_t end) {
@@ -220,13 +224,13 @@ TEST_P(FusedAttention, SkipsTilesThatNoQuerySees) {
     Problem p = make_problem(GetParam().score, GetParam().normalizer, s, mask, false);
     p.inputs.v.mutable_data().slice(2, 256, 384).fill(NAN);
     const Variable out = attention(p.spec, p.inputs);
-    EXPECT_TRUE(is_finite(out.data(), 0, 240));
+    EXPECT_TRUE(is_finite(out.data(), 0, 224));
     EXPECT_FALSE(is_finite(out.data(), 256, 384));
     EXPECT_EQ(is_finite(out.data(), 432, 512), mask.window > 0);
 
     p.inputs.v.mutable_data().slice(2, 256, 384).fill(1);
     Tensor cotangent = out.data().zeros_like();
-    cotangent.slice(2, 192, 240).fill(NAN);
+    cotangent.slice(2, 192, 224).fill(NAN);
     backward(attention(p.spec, p.inputs), cotangent);
     for (const Variable& x : {p.inputs.k, p.inputs.v}) {
       EXPECT_TRUE(is_finite(x.grad(), 256, 512));
@@ -325,6 +329,8 @@ TEST_P(FusedAttention, DropoutKeepsAWeightScaledOrNotAtAll) {
   const std::vector<double> dropped = attention(p.spec, p.inputs).data().to_vector<double>();
   std::int64_t n_kept = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
+    const std::uint32_t word = philox(p.spec.dropout_key, i / 4)[i % 4];
+    ASSERT_EQ(dropped[i] == 0, word < static_cast<std::uint32_t>(0.3 * 4294967296.0)) << i;
     if (dropped[i] == 0) continue;
     ++n_kept;
     ASSERT_NEAR(dropped[i], weights[i] / 0.7, 1e-13 * weights[i]) << i;
@@ -478,7 +484,11 @@ TEST(AttentionMemory, IsLinearInTheSequence) {
 }
 
 TEST(LinearAttention, EqualsTheQuadraticFormOnRaggedShapes) {
-  for (const Sizes& s : ragged_sizes) {
+  std::vector<Sizes> all(ragged_sizes.begin(), ragged_sizes.end());
+  // Several tiles of features, of values and of rows.
+  all.push_back({.batch = 1, .heads = 2, .groups = 1, .n_q = 150, .n_k = 160, .d = 65, .dv = 67});
+  all.push_back({.batch = 1, .heads = 1, .groups = 1, .n_q = 270, .n_k = 270, .d = 2, .dv = 130});
+  for (const Sizes& s : all) {
     for (const bool causal : {false, true}) {
       const std::string what =
           fmt::format("n_q {} n_k {} d {} causal {}", s.n_q, s.n_k, s.d, causal);
@@ -502,6 +512,29 @@ TEST(LinearAttention, EqualsTheQuadraticFormOnRaggedShapes) {
       for (std::size_t i = 0; i < grads.size(); ++i) {
         EXPECT_LT(distance(grads[i], expected_grads[i]), 1e-11) << what << ", gradient " << i;
       }
+    }
+  }
+}
+
+TEST(LinearAttention, InFloat32EqualsThatInFloat64) {
+  for (const bool causal : {false, true}) {
+    AttentionVariables narrow, wide;
+    const auto set = [](Variable& in_f32, Variable& in_f64, const Variable& x) {
+      in_f32 = Variable(x.data().to(DType::f32), true);
+      in_f64 = Variable(in_f32.data().to(DType::f64), true);
+    };
+    set(narrow.q, wide.q, positive({2, 4, 77, 21}, 1));
+    set(narrow.k, wide.k, positive({2, 2, 140, 21}, 2));
+    set(narrow.v, wide.v, randn({2, 2, 140, 35}, 3));
+    const Variable got = linear_attention(narrow.q, narrow.k, narrow.v, causal, 1e-6);
+    const Variable want = linear_attention(wide.q, wide.k, wide.v, causal, 1e-6);
+    EXPECT_LT(distance(got.data().to(DType::f64), want.data()), 1e-5);
+    const Tensor cotangent = placed::random_normal(got.shape(), 0, 1, {12, 98});
+    backward(got, cotangent);
+    backward(want, cotangent.to(DType::f64));
+    const std::vector<Tensor> grads = take_grads(narrow), want_grads = take_grads(wide);
+    for (std::size_t i = 0; i < grads.size(); ++i) {
+      EXPECT_LT(distance(grads[i].to(DType::f64), want_grads[i]), 2e-5) << "gradient " << i;
     }
   }
 }

@@ -2,6 +2,7 @@
 // differences.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/autograd/gradcheck.h"
@@ -82,15 +83,29 @@ TEST(InverseCholesky, OfNothingIsNothing) {
   EXPECT_EQ(inverse_cholesky(placed::zeros({2, 0, 0}, DType::f64)).shape(), (Shape{2, 0, 0}));
 }
 
-TEST(InverseCholesky, NamesTheMatrixThatIsNotPositiveDefinite) {
+// Matrix 1 of a[3, M, M] has no inverse_cholesky(): the error says so, or, on a CUDA device, its W
+// is NaN and the others are as if they were alone.
+void expect_refused(const Tensor& a, const std::string& error) {
+  if (testing::device().type != DeviceType::cuda) {
+    EXPECT_EQ(error_of([&] { inverse_cholesky(a); }), error);
+    return;
+  }
+  const Tensor w = inverse_cholesky(a);
+  for (const double value : w.slice(0, 1, 2).to_vector<double>()) EXPECT_TRUE(std::isnan(value));
+  for (const std::int64_t i : {0, 2}) {
+    EXPECT_EQ(w.slice(0, i, i + 1).to_vector<double>(),
+              inverse_cholesky(a.slice(0, i, i + 1)).to_vector<double>());
+  }
+}
+
+TEST(InverseCholesky, RefusesAMatrixThatIsNotPositiveDefinite) {
   Tensor a = positive_definite({3}, 4, 5);
   a.slice(0, 1, 2).slice(1, 2, 3).fill(0);
-  EXPECT_EQ(error_of([&] { inverse_cholesky(a); }),
-            "inverse_cholesky: matrix 1 of 3 is not positive definite: its leading 3 rows and "
-            "columns are not; a larger ridge, a number added to the diagonal, makes it so");
+  expect_refused(a,
+                 "inverse_cholesky: matrix 1 of 3 is not positive definite: its leading 3 rows and "
+                 "columns are not; a larger ridge, a number added to the diagonal, makes it so");
   a.slice(0, 1, 2).fill(std::nan(""));
-  EXPECT_EQ(error_of([&] { inverse_cholesky(a); }),
-            "inverse_cholesky: matrix 1 of 3 is not finite");
+  expect_refused(a, "inverse_cholesky: matrix 1 of 3 is not finite");
   EXPECT_EQ(error_of([&] {
               inverse_cholesky(placed::zeros({2, 3, 4}));
             }),
@@ -100,11 +115,12 @@ TEST(InverseCholesky, NamesTheMatrixThatIsNotPositiveDefinite) {
 }
 
 TEST(SingularValues, HaveTheSizeAndTheProductsOfTheMatrix) {
-  for (const auto& [rows, cols] : {std::pair{5, 3}, std::pair{3, 5}, std::pair{4, 4}}) {
+  for (const auto& [rows, cols] :
+       {std::pair{5, 3}, std::pair{3, 5}, std::pair{4, 4}, std::pair{1, 1}, std::pair{33, 40}}) {
     const Tensor x = randn({2, rows, cols}, 6);
     const Tensor values = singular_values(x);
     ASSERT_EQ(values.shape(), (Shape{2, std::min(rows, cols)}));
-    EXPECT_NEAR(sum_of_squares(values), sum_of_squares(x), 1e-12);
+    EXPECT_NEAR(sum_of_squares(values), sum_of_squares(x), 1e-14 * sum_of_squares(x) + 1e-12);
     const std::vector<double> of = values.to_vector<double>();
     const auto n = static_cast<std::size_t>(values.size(1));
     for (std::size_t i = 1; i < of.size(); ++i) {
@@ -124,21 +140,57 @@ TEST(SingularValues, HaveTheSizeAndTheProductsOfTheMatrix) {
             "singular_values: matrix 0 of 2 is not finite");
 }
 
-TEST(SymmetricEigen, RebuildsTheMatrix) {
-  const std::int64_t m = 7;
-  const Tensor x = randn({2, m, m}, 7);
-  const Tensor a = add(x, x.transpose(-1, -2));
+TEST(SingularValues, OfAMatrixThatLacksRank) {
+  // The product of [30, 4] and [4, 20], far from 1; and nothing at all.
+  const Tensor x = affine(matmul(randn({30, 4}, 8), randn({4, 20}, 9)), 1e200, 0);
+  const std::vector<double> of = singular_values(x).to_vector<double>();
+  const std::vector<double> squares =
+      symmetric_eigen(matmul(affine(x, 1e-200, 0).transpose(0, 1), affine(x, 1e-200, 0)))
+          .values.to_vector<double>();
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    const double want = i < 4 ? std::sqrt(squares[19 - i]) : 0;
+    EXPECT_NEAR(of[i] * 1e-200, want, 1e-12) << i;
+  }
+  EXPECT_EQ(singular_values(placed::zeros({3, 2}, DType::f64)).to_vector<double>(),
+            (std::vector<double>{0, 0}));
+}
+
+// a[2, M, M]
+void expect_rebuilt(const Tensor& a) {
+  const std::int64_t m = a.size(-1);
+  const double rounding = 1e-13 * std::max(1.0, static_cast<double>(m) / 8);
   const auto [values, vectors] = symmetric_eigen(a);
   ASSERT_EQ(values.shape(), (Shape{2, m}));
   const Tensor stretched = mul(vectors, values.reshape({2, 1, m}));
-  EXPECT_LT(distance(matmul(stretched, vectors.transpose(-1, -2)), a), 1e-12);
+  EXPECT_LT(distance(matmul(stretched, vectors.transpose(-1, -2)), a), 10 * rounding) << m;
   EXPECT_LT(distance(matmul(vectors.transpose(-1, -2), vectors), identity(m).expand(a.shape())),
-            1e-13);
+            rounding)
+      << m;
   const std::vector<double> of = values.to_vector<double>();
   for (std::size_t i = 1; i < of.size(); ++i) {
     if (i % static_cast<std::size_t>(m) == 0) continue;
     EXPECT_LE(of[i - 1], of[i]) << "ascending";
   }
+}
+
+TEST(SymmetricEigen, RebuildsTheMatrix) {
+  for (const std::int64_t m : {1, 2, 7, 40}) {
+    const Tensor x = randn({2, m, m}, 7);
+    expect_rebuilt(add(x, x.transpose(-1, -2)));
+  }
+}
+
+TEST(SymmetricEigen, OfEqualValues) {
+  const Tensor x = randn({2, 9, 3}, 8);
+  expect_rebuilt(matmul(x, x.transpose(-1, -2)));  // six times 0
+  expect_rebuilt(affine(identity(5), -3, 0).expand({2, 5, 5}).contiguous());
+  expect_rebuilt(placed::zeros({2, 4, 4}, DType::f64));
+}
+
+TEST(SymmetricEigen, NamesTheMatrixThatIsNotFinite) {
+  Tensor a = placed::zeros({2, 3, 3}, DType::f64);
+  a.slice(0, 1, 2).fill(std::nan(""));
+  EXPECT_EQ(error_of([&] { symmetric_eigen(a); }), "symmetric_eigen: matrix 1 of 2 is not finite");
 }
 
 }  // namespace

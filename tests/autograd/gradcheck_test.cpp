@@ -206,6 +206,18 @@ std::vector<Case> point_cases() {
          return direction / affine(length, 1, 0.5);
        },
        {heads}},
+      {"ball_radius",
+       [](const Inputs& in) {
+         const auto [r, one_minus_r, sharpness] =
+             ball_radius(in[0], in[1], {.s = 1.5, .factor = 0.8, .largest_beta = 100});
+         return r * square(one_minus_r) + sharpness;
+       },
+       {uniform({2, 3, 4, 1}, 0.1, 4), uniform({3, 1, 1}, 0.5, 2, 2)}},
+      {"ball_log_factor",
+       [](const Inputs& in) {
+         return ball_log_factor(in[0], in[1], {}, {.s = 2, .one_minus_r = 3, .one_plus_r = 1});
+       },
+       {uniform({2, 3, 4, 1}, 0.1, 0.9), uniform({2, 3, 4, 1}, 0.1, 0.9, 2)}},
       {"gaussian_points", gaussians(0), {heads}},
       {"gaussian_points_rotated", gaussians(100), {heads}},
       {"gaussian_points_alone",

@@ -34,6 +34,7 @@ inline std::vector<nlohmann::json> metrics_in(const std::filesystem::path& run,
 inline std::string state_in(const std::filesystem::path& checkpoint, const Registries& known = {}) {
   const CheckpointHeader header = read_checkpoint_header(checkpoint);
   const auto config = parse_config(header.config, checkpoint.string(), known);
+  config->train.device = "cpu";  // wherever it was trained
   const Experiment experiment = build_experiment(*config);
   const CheckpointTensors tensors = tensors_of(*experiment.model, *experiment.optimizer);
   load_checkpoint(checkpoint, tensors);

@@ -14,7 +14,8 @@ const auto& at(const Map& map, const std::string& name) {
 
 }  // namespace
 
-Arguments::Arguments(const GoldenCase& golden, DType dtype) : golden_(golden), dtype_(dtype) {
+Arguments::Arguments(const GoldenCase& golden, DType dtype, MatmulPrecision products)
+    : golden_(golden), dtype_(dtype), products_(products) {
   for (const auto& [name, tensor] : golden.inputs) {
     const bool is_real = is_floating(tensor.dtype());
     inputs_.emplace(name, Variable(is_real ? tensor.to(dtype) : tensor, is_real));

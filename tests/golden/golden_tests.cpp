@@ -1,6 +1,7 @@
 // Holds every case of every .h5 file in MOBIUS_GOLDEN_DIR (the environment variable, else the
-// folder of this file) against the library, in f64 and in f32: one test a file, case and type. A
-// new case needs no code; a new file needs an entry in operations.cpp.
+// folder of this file) against the library, in f64 and in f32: one test a file, case and type; and
+// quadratic attention in f32 with leave to round its operands to bf16. A new case needs no code; a
+// new file needs an entry in operations.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,8 +24,19 @@ struct Tolerance {
   double value, gradient;
 };
 
-Tolerance tolerance_of(DType dtype) {
-  return dtype == DType::f64 ? Tolerance{1e-10, 1e-8} : Tolerance{2e-5, 2e-4};
+/// The arithmetic of a test.
+struct Arithmetic {
+  DType dtype;
+  MatmulPrecision products = MatmulPrecision::full;
+
+  std::string name() const {
+    return std::string(products == MatmulPrecision::full ? name_of(dtype) : "bf16");
+  }
+};
+
+Tolerance tolerance_of(Arithmetic arithmetic) {
+  if (arithmetic.products == MatmulPrecision::bf16) return {2e-2, 3e-2};
+  return arithmetic.dtype == DType::f64 ? Tolerance{1e-10, 1e-8} : Tolerance{2e-5, 2e-4};
 }
 
 double norm_of(const Tensor& tensor) { return std::sqrt(sum_of_squares(tensor.contiguous())); }
@@ -44,15 +56,16 @@ double smallest_of(DType dtype) {
 // Rounding leaves a few units in the last place of the size that a gradient would have without
 // cancellation, |outputs| |cotangents| / |input|. One whose terms cancel below what that allows
 // (the only key's, where the weights are normalised) is held against the smallest that can be told.
-double gradient_floor(const GoldenCase& golden, const Tensor& input, DType dtype) {
+double gradient_floor(const GoldenCase& golden, const Tensor& input, Arithmetic arithmetic) {
   double size = 0;
   for (const auto& [name, cotangent] : golden.cotangents)
     size += norm_of(golden.outputs.at(name)) * norm_of(cotangent);
   const double input_size = norm_of(input);
   if (input_size == 0) return 0;
-  const double unit = dtype == DType::f64 ? std::numeric_limits<double>::epsilon()
-                                          : std::numeric_limits<float>::epsilon();
-  return 8 * unit / tolerance_of(dtype).gradient * size / input_size;
+  double unit = arithmetic.dtype == DType::f64 ? std::numeric_limits<double>::epsilon()
+                                               : std::numeric_limits<float>::epsilon();
+  if (arithmetic.products == MatmulPrecision::bf16) unit = 0x1p-12;  // errors average over sums
+  return 8 * unit / tolerance_of(arithmetic).gradient * size / input_size;
 }
 
 // The largest errors seen, by file and type; printed at the end.
@@ -75,15 +88,22 @@ class Worst : public ::testing::Environment {
 
 class GoldenTest : public ::testing::Test {
  public:
-  GoldenTest(fs::path file, std::string name, DType dtype, Worst& worst)
-      : file_(std::move(file)), name_(std::move(name)), dtype_(dtype), worst_(worst) {}
+  GoldenTest(fs::path file, std::string name, Arithmetic arithmetic, Worst& worst)
+      : file_(std::move(file)),
+        name_(std::move(name)),
+        arithmetic_(arithmetic),
+        dtype_(arithmetic.dtype),
+        worst_(worst) {}
 
   void TestBody() override {
     const auto operation = operations().find(file_.stem());
     ASSERT_NE(operation, operations().end())
         << "no operation is registered for " << file_ << "; see tests/golden/operations.cpp";
     const GoldenCase golden = read_case(file_, name_);
-    Arguments arguments(golden, dtype_);
+    // Distances of points in a few dimensions are differences of nearly equal numbers.
+    if (arithmetic_.products == MatmulPrecision::bf16 && golden.inputs.at("q").size(-1) < 8)
+      GTEST_SKIP() << "it takes more digits than bf16 has";
+    Arguments arguments(golden, dtype_, arithmetic_.products);
     const Operation& run = operation->second;
     // Only where MOBIUS_GOLDEN_DIR has cases of parts this version lacks: tests/golden has none.
     if (!run) GTEST_SKIP() << "not in this version";
@@ -92,7 +112,7 @@ class GoldenTest : public ::testing::Test {
     const Outputs outputs = run(arguments);
     const double value_error = compare_outputs(golden, outputs);
     const double gradient_error = compare_gradients(golden, outputs, arguments);
-    worst_.add(fmt::format("{} {}", file_.stem().string(), name_of(dtype_)),
+    worst_.add(fmt::format("{} {}", file_.stem().string(), arithmetic_.name()),
                {value_error, gradient_error});
   }
 
@@ -116,7 +136,7 @@ class GoldenTest : public ::testing::Test {
         continue;
       }
       worst = std::max(worst, compare("output " + name, outputs.at(name).data(), expected,
-                                      /*floor=*/0, tolerance_of(dtype_).value));
+                                      /*floor=*/0, tolerance_of(arithmetic_).value));
     }
     return worst;
   }
@@ -133,13 +153,14 @@ class GoldenTest : public ::testing::Test {
     double worst = 0;
     for (const auto& [name, expected] : golden.gradients)
       worst = std::max(worst, compare("gradient of " + name, arguments.gradient(name), expected,
-                                      gradient_floor(golden, golden.inputs.at(name), dtype_),
-                                      tolerance_of(dtype_).gradient));
+                                      gradient_floor(golden, golden.inputs.at(name), arithmetic_),
+                                      tolerance_of(arithmetic_).gradient));
     return worst;
   }
 
   fs::path file_;
   std::string name_;
+  Arithmetic arithmetic_;
   DType dtype_;
   Worst& worst_;
 };
@@ -155,14 +176,23 @@ std::vector<fs::path> golden_files() {
   return files;
 }
 
+// Those whose operation takes Arguments::products().
+bool is_quadratic_attention(const fs::path& file) {
+  const std::string stem = file.stem();
+  return stem == "softmax_attention" || stem == "conformal_attention" || stem == "sparse_attention";
+}
+
 void register_tests(Worst& worst) {
-  for (const fs::path& file : golden_files())
+  for (const fs::path& file : golden_files()) {
+    std::vector<Arithmetic> kinds{{DType::f64}, {DType::f32}};
+    if (is_quadratic_attention(file)) kinds.push_back({DType::f32, MatmulPrecision::bf16});
     for (const std::string& name : case_names(file))
-      for (const DType dtype : {DType::f64, DType::f32})
+      for (const Arithmetic kind : kinds)
         ::testing::RegisterTest(
-            file.stem().c_str(), fmt::format("{}_{}", name, name_of(dtype)).c_str(), nullptr,
-            nullptr, __FILE__, __LINE__,
-            [=, &worst]() -> ::testing::Test* { return new GoldenTest(file, name, dtype, worst); });
+            file.stem().c_str(), fmt::format("{}_{}", name, kind.name()).c_str(), nullptr, nullptr,
+            __FILE__, __LINE__,
+            [=, &worst]() -> ::testing::Test* { return new GoldenTest(file, name, kind, worst); });
+  }
 }
 
 }  // namespace

@@ -144,7 +144,7 @@ Outputs run_resolution_limit(Arguments& a) {
 // ---- attention
 
 HeadInputs heads_of(Arguments& a) {
-  return {.q = a["q"], .k = a["k"], .v = a["v"], .mask = mask_of(a)};
+  return {.q = a["q"], .k = a["k"], .v = a["v"], .mask = mask_of(a), .products = a.products()};
 }
 
 Outputs run_softmax_attention(Arguments& a) {

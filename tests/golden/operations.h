@@ -6,6 +6,7 @@
 #include <string>
 
 #include "autograd/variable.h"
+#include "core/ops/matmul.h"
 #include "tests/golden/golden_case.h"
 
 namespace mobius::golden {
@@ -14,9 +15,11 @@ namespace mobius::golden {
 /// does not hold throws Error.
 class Arguments {
  public:
-  Arguments(const GoldenCase& golden, DType dtype);
+  Arguments(const GoldenCase& golden, DType dtype, MatmulPrecision products);
 
   DType dtype() const { return dtype_; }
+  /// What attention may round its operands to.
+  MatmulPrecision products() const { return products_; }
   bool has(const std::string& input) const { return golden_.inputs.contains(input); }
   /// An input that gradients are taken in.
   const Variable& operator[](const std::string& input) const;
@@ -42,6 +45,7 @@ class Arguments {
 
   const GoldenCase& golden_;
   DType dtype_;
+  MatmulPrecision products_;
   std::map<std::string, Variable> inputs_;
   std::map<std::string, Place> places_;
 };

@@ -81,7 +81,7 @@ class Arena {
   int running_ = 0;
 };
 
-class GuardedAllocator final : public Allocator {
+class GuardedAllocator final : public CachingAllocator {
  public:
   Arena arena;
 
@@ -194,6 +194,7 @@ Backend GuardedDevice::make_backend() {
           .linear_attention = cpu.linear_attention,
           .norm = cpu.norm,
           .points = cpu.points,
+          .ball = cpu.ball,
           .rope = cpu.rope,
           .rows = cpu.rows,
           .loss = cpu.loss,

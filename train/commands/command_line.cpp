@@ -156,6 +156,7 @@ ExitCode run(int argc, const char* const* argv, const Registries& known, StopSig
   add_train_command(app, known, stop, actions.of_all_ranks);
   add_eval_command(app, known, actions.of_all_ranks);
   add_generate_command(app, known, stop, actions.of_one_process);
+  add_info_command(app, actions.of_one_process);
   add_inspect_command(app, actions.of_one_process);
   add_export_command(app, actions.of_one_process);
   add_import_command(app, known, actions.of_one_process);

@@ -30,6 +30,7 @@ void add_train_command(CLI::App& app, const Registries& known, StopSignal& stop,
                        RanksAction& action);
 void add_eval_command(CLI::App& app, const Registries& known, RanksAction& action);
 void add_generate_command(CLI::App& app, const Registries& known, StopSignal& stop, Action& action);
+void add_info_command(CLI::App& app, Action& action);
 void add_inspect_command(CLI::App& app, Action& action);
 void add_export_command(CLI::App& app, Action& action);
 void add_import_command(CLI::App& app, const Registries& known, Action& action);

@@ -22,6 +22,7 @@
 #include "train/config/reader.h"
 #include "train/io/printable.h"
 #include "train/run/data_places.h"
+#include "train/run/device.h"
 #include "train/run/experiment.h"
 #include "train/run/memory.h"
 #include "train/run/progress.h"
@@ -143,14 +144,15 @@ void require_same_run(Contender& contender, const fs::path& comparison, const Re
   }
 }
 
-// Throws ConfigError unless memory suffices for each unfinished run, and for the largest that may
-// run at once.
+// Throws ConfigError unless the machine's memory suffices for each unfinished run that computes
+// there, and for the largest of those that may run at once.
 void require_room(const std::vector<Contender>& contenders, int jobs) {
   const std::optional<double> available = available_memory();
   std::vector<double> needs;
   for (const Contender& contender : contenders) {
     if (is_complete(contender)) continue;
     const Config& config = *contender.config;
+    if (device_of(config) != Device{}) continue;  // which its run asks
     const auto need = memory_need(config, config.task->least_size(), MemoryUse::training);
     try {
       require_memory(need, available);

@@ -12,6 +12,7 @@
 #include "train/optim/finite.h"
 #include "train/recording/metrics.h"
 #include "train/run/data_places.h"
+#include "train/run/device.h"
 #include "train/run/evaluation.h"
 #include "train/run/experiment.h"
 #include "train/run/start.h"
@@ -65,6 +66,7 @@ ExitCode eval(const EvalArguments& arguments, const Registries& known, Communica
   const std::string path = find_checkpoint(arguments.checkpoint).string();
   const CheckpointHeader header = read_checkpoint_header(path);
   const auto config = parse_config(header.config, path, known, arguments.overrides);
+  allow_any_device(*config, arguments.overrides);
   find_data(*config, folders_above(path));
   if (config->train.threads > 0) set_num_threads(config->train.threads);
   const Experiment experiment = build_experiment(*config, {}, header.tokenizer);

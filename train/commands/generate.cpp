@@ -13,6 +13,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/commands/commands.h"
 #include "train/io/printable.h"
+#include "train/run/device.h"
 #include "train/run/experiment.h"
 #include "train/run/memory.h"
 
@@ -93,6 +94,8 @@ Writer load_writer(const std::string& checkpoint, const Registries& known) {
   const std::string path = find_checkpoint(checkpoint).string();
   const CheckpointHeader header = read_checkpoint_header(path);
   const auto config = parse_config(header.config, path, known);
+  allow_any_device(*config);
+  const Device device = device_of(*config);
   const auto* task = dynamic_cast<const LmOptions*>(config->task.options.get());
   if (task == nullptr || !header.tokenizer) {
     throw Error("{}: expected a language model trained on text: this one has no tokeniser", path);
@@ -100,10 +103,11 @@ Writer load_writer(const std::string& checkpoint, const Registries& known) {
   if (config->train.threads > 0) set_num_threads(config->train.threads);
   Writer writer{make_tokenizer(*header.tokenizer), nullptr, task->seq_len};
   require_memory(
-      memory_need(*config, {writer.tokenizer->vocab_size(), task->seq_len}, MemoryUse::model));
-  writer.model = std::make_unique<LanguageModel>(
-      config->model, *config->attention, writer.tokenizer->vocab_size(), task->seq_len,
-      config->train.seed, DType::f32, device_of(*config));
+      memory_need(*config, {writer.tokenizer->vocab_size(), task->seq_len}, MemoryUse::model),
+      device);
+  writer.model = std::make_unique<LanguageModel>(config->model, *config->attention,
+                                                 writer.tokenizer->vocab_size(), task->seq_len,
+                                                 config->train.seed, DType::f32, device);
   load_checkpoint(path, tensors_of(*writer.model));
   return writer;
 }

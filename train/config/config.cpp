@@ -58,11 +58,14 @@ void require_all_up_to(std::int64_t count, const std::vector<std::int64_t>& numb
 }
 
 void require_device(const std::string& name) {
-  if (name == "auto" || name == "cpu") return;
+  // Not the GPUs of this machine, for a configuration is to be valid everywhere.
+  if (name == "auto" || name == "cpu" || name == "cuda") return;
   if (name == "test" && test_backend(0)) return;  // of a test program
-  if (name.starts_with("cuda"))
-    throw ConfigError("this build has no CUDA backend; device takes auto or cpu");
-  throw printable_error("expected auto or cpu, got '{}'", name);
+  if (name.starts_with("cuda:")) {
+    throw printable_error("expected cuda, got '{}'; CUDA_VISIBLE_DEVICES={} chooses the GPU", name,
+                          name.substr(5));
+  }
+  throw printable_error("expected auto, cpu or cuda, got '{}'", name);
 }
 
 // Checks that involve several sections.
@@ -121,14 +124,16 @@ void TrainOptions::describe(Schema& schema) {
       .positive();
   schema.choice(
       "precision", precision, {{"f32", MatmulPrecision::full}, {"bf16", MatmulPrecision::bf16}},
-      "of the factors of the linear layers' products; weights, sums and all else are f32");
+      "of the factors of the linear layers' products, and of attention's where the device is "
+      "faster for it; weights, sums and all else are f32");
   schema.field("seed", seed, "of the data, the initial values and dropout")
       .non_negative()
       .unbounded();
   schema.field("clip_grad_norm", clip_grad_norm, "largest global gradient norm; null: no clipping")
       .positive();
   schema.section("early_stop", early_stop, "when to end before max_steps");
-  schema.field("device", device, "what computes: cpu, or auto: the best that this build has");
+  schema.field("device", device,
+               "what computes: cpu, cuda (a GPU), or auto: a GPU where one can be used");
   schema.check("device", [this] { require_device(device); });
   // Not the cores of this machine, for a configuration is to be valid everywhere.
   schema.field("threads", threads, "0: OMP_NUM_THREADS where it is set, else every core")

@@ -45,11 +45,11 @@ struct TrainOptions {
   std::int64_t max_steps = 1000;
   std::int64_t batch_size = 64;                       ///< sequences a step
   std::int64_t accumulation_steps = 1;                ///< micro-batches a step is computed in
-  MatmulPrecision precision = MatmulPrecision::full;  ///< of the linear layers' products
+  MatmulPrecision precision = MatmulPrecision::full;  ///< of matrix products
   std::uint64_t seed = 1;
   std::optional<double> clip_grad_norm = 1.0;
   EarlyStopOptions early_stop;
-  std::string device = "auto";  ///< auto | cpu
+  std::string device = "auto";  ///< auto | cpu | cuda
   int threads = 0;
   std::int64_t log_every = 10;
 

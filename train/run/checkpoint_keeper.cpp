@@ -7,12 +7,12 @@
 #include <optional>
 #include <vector>
 
-#include "core/cpu/simd/isa.h"
 #include "core/error.h"
 #include "data/input_file.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/io/file.h"
 #include "train/optim/sharding.h"
+#include "train/run/device.h"
 
 namespace mobius {
 
@@ -125,7 +125,7 @@ void CheckpointKeeper::save(const fs::path& path, std::int64_t step,
                    .progress = record.to_map(),
                    .tokenizer = tokenizer_model(*experiment_.task),
                    .data = experiment_.task->fingerprint(),
-                   .instruction_set = instruction_set()},
+                   .instruction_set = computed_by(experiment_.model->device())},
                   tensors);
 }
 

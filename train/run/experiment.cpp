@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/comm/launch.h"
+#include "train/run/device.h"
 #include "train/run/memory.h"
 
 namespace mobius {
@@ -13,25 +13,15 @@ std::unique_ptr<Task> build_task(const Config& config,
                    : config.task->build(config.train.seed);
 }
 
-Device device_for(const std::string& option, int local_rank) {
-  Device device = option == "auto" ? Device{} : device_from_name(option);
-  if (device.type != DeviceType::cpu) device.index = local_rank;
-  return device;
-}
-
-Device device_of(const Config& config) {
-  const Launch launch = launch_of(process_environment());
-  return device_for(config.train.device, launch.local_rank.value_or(0));
-}
-
 Experiment build_experiment(const Config& config, std::unique_ptr<Task> task, Shard rank) {
   const TaskSize size = {task->vocab_size(), task->max_seq_len()};
-  require_memory(memory_need(config, size, MemoryUse::experiment, rank.count));
+  const Device device = device_of(config);
+  require_memory(memory_need(config, size, MemoryUse::experiment, rank.count), device);
   Experiment experiment;
   experiment.task = std::move(task);
   experiment.model = std::make_shared<LanguageModel>(config.model, *config.attention, size.vocab,
                                                      size.seq_len, config.train.seed, DType::f32,
-                                                     device_of(config), config.train.precision);
+                                                     device, config.train.precision);
   constexpr std::int64_t mib = 1 << 20;
   experiment.optimizer =
       config.optimizer->build(ParameterArena(trained_parameters(*experiment.model), rank.count,
@@ -42,7 +32,8 @@ Experiment build_experiment(const Config& config, std::unique_ptr<Task> task, Sh
 
 Experiment build_experiment(const Config& config, Shard rank,
                             const std::optional<TokenizerModel>& tokenizer) {
-  require_memory(memory_need(config, config.task->least_size(), MemoryUse::experiment, rank.count));
+  require_memory(memory_need(config, config.task->least_size(), MemoryUse::experiment, rank.count),
+                 device_of(config));
   return build_experiment(config, build_task(config, tokenizer), rank);
 }
 

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 
-#include "core/device.h"
 #include "data/task.h"
 #include "data/tokenizer.h"
 #include "nn/language_model.h"
@@ -19,11 +18,6 @@ struct Experiment {
   std::shared_ptr<LanguageModel> model;
   std::unique_ptr<Optimizer> optimizer;
 };
-
-/// Returns the device of `train.device`. On a machine with several of them, the local rank chooses.
-Device device_for(const std::string& option, int local_rank);
-/// Returns the device of this process as it was launched.
-Device device_of(const Config& config);
 
 /// Builds the task, with the tokeniser of a checkpoint or one of its own.
 std::unique_ptr<Task> build_task(const Config& config,

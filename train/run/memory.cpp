@@ -9,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/backend.h"
 #include "core/error.h"
 #include "core/options/schema.h"
 #include "nn/language_model.h"
@@ -158,7 +159,8 @@ double total_bytes(const std::vector<MemoryPart>& parts) {
   return total;
 }
 
-void require_memory(const std::vector<MemoryPart>& need, const std::optional<double>& available) {
+void require_memory(const std::vector<MemoryPart>& need, const std::optional<double>& available,
+                    const std::string& place) {
   const double total = total_bytes(need);
   if (!available || total <= *available) return;
   std::vector<MemoryPart> parts = need;
@@ -170,8 +172,15 @@ void require_memory(const std::vector<MemoryPart>& need, const std::optional<dou
     words +=
         fmt::format("{}{} for {}", words.empty() ? "" : "; ", format_bytes(part.bytes), part.what);
   }
-  throw ConfigError("memory: at least {} are needed, but {} are available: {}", format_bytes(total),
+  throw ConfigError("memory{}: at least {} are needed, but {} are available: {}",
+                    place.empty() ? "" : " of " + place, format_bytes(total),
                     format_bytes(*available), words);
+}
+
+void require_memory(const std::vector<MemoryPart>& need, const Device& device) {
+  const std::optional<std::size_t> own = allocator_for(device).available();
+  if (!own) return require_memory(need, available_memory());
+  require_memory(need, static_cast<double>(*own), to_string(device));
 }
 
 }  // namespace mobius

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device.h"
 #include "data/task.h"
 #include "train/config/config.h"
 
@@ -36,8 +37,11 @@ std::vector<MemoryPart> memory_need(const Config& config, const TaskSize& task, 
                                     int ranks = 1);
 double total_bytes(const std::vector<MemoryPart>& parts);
 
-/// Throws ConfigError that lists the largest parts if the need exceeds the available memory.
-void require_memory(const std::vector<MemoryPart>& need,
-                    const std::optional<double>& available = available_memory());
+/// Throws ConfigError that lists the largest parts if the need exceeds the available memory, which
+/// is that of `place`, if one is named.
+void require_memory(const std::vector<MemoryPart>& need, const std::optional<double>& available,
+                    const std::string& place = "");
+/// The same for the memory of a device, its own or the machine's.
+void require_memory(const std::vector<MemoryPart>& need, const Device& device);
 
 }  // namespace mobius

@@ -11,6 +11,7 @@
 #include "train/io/file.h"
 #include "train/io/printable.h"
 #include "train/recording/attention_maps.h"
+#include "train/run/device.h"
 
 namespace mobius {
 
@@ -49,10 +50,12 @@ void Recorder::begin(std::int64_t step, std::int64_t tested_step) {
 
 void Recorder::announce() const {
   const std::string ranks = ranks_ == 1 ? "" : fmt::format("{} ranks of ", ranks_);
-  progress_.say(fmt::format("{}: {} attention on {}, {} parameters, {}{} thread{}",
+  const std::string gpu = name_of_device(experiment_.model->device());
+  progress_.say(fmt::format("{}: {} attention on {}, {} parameters, {}{} thread{}{}{}",
                             config_.output.dir, config_.attention.name, config_.task.name,
                             format_count(static_cast<double>(experiment_.model->parameter_count())),
-                            ranks, num_threads(), num_threads() == 1 ? "" : "s"));
+                            ranks, num_threads(), num_threads() == 1 ? "" : "s",
+                            gpu.empty() ? "" : ", ", gpu));
   const Task& task = *experiment_.task;
   if (!task.summary().empty()) progress_.say(task.summary());
   for (const std::string& warning : task.warnings()) progress_.say("warning: " + warning);

@@ -4,9 +4,9 @@
 
 #include <utility>
 
-#include "core/cpu/simd/isa.h"
 #include "core/error.h"
 #include "data/input_file.h"
+#include "train/run/device.h"
 #include "train/run/experiment.h"
 
 namespace mobius {
@@ -96,7 +96,7 @@ std::optional<Start> find_start(Config& config, const RunFolder& folder, const R
   require_same_run(*stored, config, path, progress);
   start.metric = stored->checkpoint.metric;
   progress.say(fmt::format("resume: step {} from {}", start.header.step, path.string()));
-  const std::string made_with = start.header.instruction_set, now = instruction_set();
+  const std::string made_with = start.header.instruction_set, now = computed_by(device_of(config));
   if (!made_with.empty() && made_with != now) {
     progress.say(fmt::format(
         "resume: was made with {}, now {}: results agree but for rounding, not to the bit",

@@ -11,6 +11,7 @@
 #include "core/parallel.h"
 #include "data/loader.h"
 #include "train/optim/sharding.h"
+#include "train/run/device.h"
 #include "train/run/memory.h"
 
 namespace mobius {
@@ -54,7 +55,7 @@ void require_room(const Config& config, Progress& progress, const Communicator& 
   constexpr double worth_a_line = 1 << 30;
   const std::vector<MemoryPart> need =
       memory_need(config, config.task->least_size(), MemoryUse::training, communicator.size());
-  require_memory(need);
+  require_memory(need, device_of(config));
   if (total_bytes(need) < worth_a_line) return;
   progress.say(fmt::format("needs at least {} of memory", format_bytes(total_bytes(need))));
 }
@@ -244,6 +245,8 @@ RunSummary run_training(Config& config, const Resume& resume, const Registries& 
   require_work_for_all(config.train, communicator);
   const Resume from = with_file(resume, progress, communicator);
   if (communicator.is_root()) require_usable_folder(path, from);
+  const std::string unused = unused_gpu(config);
+  if (!unused.empty()) progress.say("warning: the GPU is not used: " + unused);
   require_room(config, progress, communicator);
   const ThreadScope threads(config.train.threads);
   RunFolder folder = take_to_resume(path, from, communicator);

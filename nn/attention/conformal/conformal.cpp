@@ -15,23 +15,19 @@ Variable per_query(const Variable& x) { return reshape(x, {x.size(0), x.size(1),
 // s log(1 + r^2) - log count, because the factors (1 - r)^(2s) of Kt and of its mean cancel.
 Variable log_factor(const Radius& radius, const ConformalKernel& kernel,
                     ConformalNormalize normalize, const Tensor& counts) {
-  const auto& [r, one_minus_r] = radius;
-  const auto [weight, d, s, gamma] = kernel;
-  const Variable r_squared = square(r);
-  const Variable spread = scale(log1p(r_squared), -s);
-  if (normalize == ConformalNormalize::none)
-    return per_query(spread + scale(log(one_minus_r), 2 * s));
-
-  // A query that sees no key has no weight to divide.
-  const Variable log_count(unary(
-      {UnaryOp::log}, unary({UnaryOp::clamp, 1, std::numeric_limits<double>::infinity()}, counts)));
-  const Variable per_key = per_query(spread) - log_count;
-  if (weight == ConformalWeight::custom) {
-    const double half = static_cast<double>(d) / 2;
-    return per_key - per_query(log_hyp2f1(s, s - half + 1, half, r_squared));
-  }
-  if (gamma == 0) return per_key;
-  return per_key + per_query(scale(log(one_minus_r) + log1p(r), gamma));
+  const auto& [weight, d, s, gamma] = kernel;
+  const bool is_mean = normalize == ConformalNormalize::analytic;
+  const bool is_custom = weight == ConformalWeight::custom;
+  BallLogFactor how{.s = s};
+  if (!is_mean)
+    how.one_minus_r = 2 * s;
+  else if (!is_custom)
+    how.one_minus_r = how.one_plus_r = gamma;
+  const Variable g =
+      ball_log_factor(radius.r, radius.one_minus_r, is_mean ? counts : Tensor(), how);
+  if (!is_mean || !is_custom) return g;
+  const double half = static_cast<double>(d) / 2;
+  return g - per_query(log_hyp2f1(s, s - half + 1, half, square(radius.r)));
 }
 
 // Takes radius[B, H, n_q, 1] and counts broadcastable to [B, H, n_q].
@@ -73,11 +69,10 @@ Tensor visible_counts(const HeadInputs& in) {
   const DType dtype = in.q.dtype();
   const Device device = in.q.device();
   if (!in.mask.is_simple()) return sum(materialize_mask(in.mask, n_q, n_k, device).to(dtype), {-1});
-  const auto most = static_cast<double>(n_k);
-  if (!in.mask.causal) return Tensor::full({n_q}, most, dtype, device);
-  const Tensor positions =
-      affine(Tensor::arange(n_q, dtype, device), 1, most - static_cast<double>(n_q));
-  return unary({UnaryOp::clamp, 0, most}, affine(positions, 1, 1));
+  if (!in.mask.causal) return Tensor::full({n_q}, static_cast<double>(n_k), dtype, device);
+  const Tensor counts =
+      affine(Tensor::arange(n_q, dtype, device), 1, static_cast<double>(n_k - n_q + 1));
+  return n_q <= n_k ? counts : unary({UnaryOp::clamp, 0, static_cast<double>(n_k)}, counts);
 }
 
 AttentionCall conformal_call(const HeadInputs& in, const Variable& alpha,
@@ -96,9 +91,9 @@ AttentionCall conformal_call(const HeadInputs& in, const BallPoints& points, con
   }
   if (in.sink != nullptr && counts.defined())
     in.sink->tell(beyond_resolution(radius.r.data(), counts, kernel.s));
-  // |query - key|^2 = (1 + r^2)(1 - t u) with t = 2r / (1 + r^2), which keeps the digits of small
-  // u.
-  const Variable t = scale(radius.r, 2) / affine(square(radius.r), 1, 1);
+  const Variable t = radius.sharpness.defined()
+                         ? radius.sharpness
+                         : scale(radius.r, 2) / affine(square(radius.r), 1, 1);
   AttentionCall call = product_call(in);
   call.spec.score = ScoreMap::conformal;
   call.spec.exponent = kernel.s;

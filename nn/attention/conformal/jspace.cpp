@@ -38,30 +38,31 @@ ConformalKernel conformal_kernel(ConformalWeight weight, std::int64_t d, std::op
   return {weight, d, *s, gamma.value_or(0)};
 }
 
-// With x = beta / s and h = sqrt(1 + x^2): r = x / (h + 1) and 1 - r = (1 + 1/(h + x)) / (h + 1).
-// All terms are positive, so neither loses digits.
 Radius beta_to_radius(const Variable& beta, double s) {
-  require_exponent(s);
-  const Variable x = scale(beta, 1 / s);
-  const Variable h = sqrt(affine(square(x), 1, 1));
-  const Variable h_plus_one = affine(h, 1, 1);
-  return {.r = x / h_plus_one, .one_minus_r = affine(reciprocal(h + x), 1, 1) / h_plus_one};
+  const BallRadiusVariables point =
+      ball_radius(reshape(beta, {-1, 1}), {},
+                  {.s = s, .largest_beta = std::numeric_limits<double>::infinity()});
+  const auto like_beta = [&](const Variable& x) { return reshape(x, beta.shape()); };
+  return {like_beta(point.r), like_beta(point.one_minus_r), like_beta(point.sharpness)};
 }
 
 double radius_to_beta(double r, double s) { return 2 * s * r / ((1 - r) * (1 + r)); }
 
 BallPoints embed_in_ball(const Variable& q, const Variable& k, const Variable& alpha, double s) {
   const auto [qhat, length] = polar(q);  // [B, H, n_q, 1]
-  const Variable beta = scale(alpha * length, 1 / std::sqrt(static_cast<double>(q.size(-1))));
-  return {.radius = beta_to_radius(clamp(beta, -std::numeric_limits<double>::infinity(),
-                                         radius_to_beta(largest_radius, s)),
-                                   s),
+  const bool is_one_a_head = alpha.ndim() < 2 || alpha.size(-2) == 1;
+  const BallRadiusVariables point =
+      ball_radius(is_one_a_head ? length : alpha * length, is_one_a_head ? alpha : Variable(),
+                  {.s = s,
+                   .factor = 1 / std::sqrt(static_cast<double>(q.size(-1))),
+                   .largest_beta = radius_to_beta(largest_radius, s)});
+  return {.radius = {point.r, point.one_minus_r, point.sharpness},
           .qhat = qhat,
           .zeta = polar(k).direction};
 }
 
 Variable log_normalizer(const Radius& radius, const ConformalKernel& kernel) {
-  const auto& [r, one_minus_r] = radius;
+  const Variable &r = radius.r, &one_minus_r = radius.one_minus_r;
   const auto [weight, d, s, gamma] = kernel;
   require_exponent(s);
   const Variable log_one_minus_r = log(one_minus_r);

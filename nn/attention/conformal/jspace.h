@@ -31,10 +31,12 @@ struct ConformalKernel {
 ConformalKernel conformal_kernel(ConformalWeight weight, std::int64_t d,
                                  std::optional<double> s = {}, std::optional<double> gamma = {});
 
-/// A radius and its distance to the sphere, which 1 - r would round away near the sphere.
+/// A radius, its distance to the sphere, which 1 - r would round away near the sphere, and
+/// t = 2r / (1 + r^2), with which |query - key|^2 = (1 + r^2)(1 - t u) keeps the digits of small u.
 struct Radius {
   Variable r;
   Variable one_minus_r;
+  Variable sharpness{};  // undefined: conformal_call() derives it from r
 };
 
 /// r = beta / (sqrt(s^2 + beta^2) + s) for inverse temperatures beta >= 0, elementwise. This and

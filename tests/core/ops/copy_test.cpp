@@ -58,6 +58,9 @@ TEST(Copy, ReadsEveryLayout) {
     expect_dense_copy(x.slice(0, 0, 1).expand({4, n, 5}).transpose(0, 2), "expanded first");
   }
   expect_dense_copy(placed::arange(1).reshape({}), "scalar");
+  expect_dense_copy(
+      placed::arange(1024).reshape(Shape(10, 2)).permute({9, 8, 7, 6, 5, 4, 3, 2, 1, 0}),
+      "many dimensions");
 }
 
 TEST(Copy, WritesEveryLayoutAndNothingElse) {
@@ -115,6 +118,23 @@ TEST(Copy, Bf16RoundsToNearestEvenAndKeepsNanAndInfinity) {
   EXPECT_EQ(got[4], inf);
   EXPECT_EQ(got[5], -inf);
   EXPECT_TRUE(std::isnan(got[6]));
+}
+
+TEST(Copy, ConvertsWhatItTransposes) {
+  const Tensor x = placed::arange(37 * 70, DType::i32).reshape({37, 70}).transpose(0, 1);
+  const Tensor out = placed::empty({70, 37}, DType::f64);
+  tested.copy->copy(x, out);
+  EXPECT_EQ(out.to_vector<double>(), x.contiguous().to_vector<double>());
+}
+
+TEST(Copy, TransposesElementsOfEverySize) {
+  for (const DType dtype : {DType::u8, DType::bf16, DType::f32, DType::f64}) {
+    const Tensor x = placed::arange(2 * 15 * 8, dtype).reshape({2, 15, 8});
+    const Tensor y = x.transpose(1, 2).contiguous();
+    const auto from = x.to_vector<double>(), to = y.to_vector<double>();
+    for (std::size_t i = 0; i < to.size(); ++i)
+      ASSERT_EQ(to[i], from[i / 120 * 120 + i % 15 * 8 + i / 15 % 8]) << name_of(dtype) << " " << i;
+  }
 }
 
 TEST(Copy, OfNothing) {

@@ -174,6 +174,18 @@ TYPED_TEST(Optimizer, UpdatesAList) {
   }
 }
 
+TYPED_TEST(Optimizer, UpdatesALongList) {
+  std::vector<ParameterUpdate> updates;
+  for (int i = 0; i < 300; ++i) {
+    const Tensor p = placed::full({1 + i % 5}, i, dtype_of<TypeParam>());
+    updates.push_back({p.clone(), p, {}});
+  }
+  sgd({0, 0, false}, updates, update_scalars(0.5, 1));
+  for (std::size_t i = 0; i < updates.size(); ++i)
+    EXPECT_EQ(updates[i].value.template to_vector<double>(),
+              std::vector<double>(1 + i % 5, static_cast<double>(i) / 2));
+}
+
 // A factor scales gradients, in the type of the parameter; the gradients stay as they are.
 TYPED_TEST(Optimizer, ScalesGradientsByTheFactor) {
   const auto values = this->gradient(9, 1);

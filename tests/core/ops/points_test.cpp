@@ -26,7 +26,7 @@ Real length_of(const std::vector<T>& x, std::size_t begin, std::size_t n) {
 
 TYPED_TEST(Points, PolarOfHeadsThatLieSideBySide) {
   using T = TypeParam;
-  for (const std::int64_t d : {1, 2, 7, 16, 33, 64, 130}) {
+  for (const std::int64_t d : {1, 2, 7, 16, 33, 64, 130, 2501}) {
     const Tensor heads = random_tensor<T>({2, 5, 3, d}, 1).transpose(1, 2);
     const PolarResult result = polar(heads);
     EXPECT_EQ(result.length.shape(), (Shape{2, 3, 5, 1}));

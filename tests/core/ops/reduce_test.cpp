@@ -196,6 +196,16 @@ TYPED_TEST(Reduce, SumsOfSquaresOfAList) {
   for (std::size_t i = 2; i < xs.size(); ++i) EXPECT_EQ(got[i], sum_of_squares(xs[i])) << i;
 }
 
+TYPED_TEST(Reduce, SumsOfSquaresOfALongList) {
+  std::vector<Tensor> xs;
+  for (std::int64_t n = 0; n < 500; ++n)
+    xs.push_back(placed::full({n % 7}, 2, dtype_of<TypeParam>()));
+  const Tensor sums = placed::full({500}, 77, DType::f64);
+  sum_of_squares(xs, sums);
+  const auto got = sums.to_vector<double>();
+  for (std::size_t i = 0; i < 500; ++i) EXPECT_EQ(got[i], 4 * static_cast<double>(i % 7)) << i;
+}
+
 TYPED_TEST(Reduce, ThreadsDoNotMatter) {
   for (const Sizes& s :
        {Sizes{1, 300001, 1}, Sizes{37, 5003, 1}, Sizes{1, 4099, 65}, Sizes{3, 65, 2049}}) {

@@ -58,6 +58,46 @@ TYPED_TEST(Rows, ScatterAddsInTheOrderOfRows) {
     }
 }
 
+// A frequent row may be added up in parts: of whole numbers, the sum is exact in any order.
+TYPED_TEST(Rows, ScatterAddsManyRowsToOne) {
+  using T = TypeParam;
+  constexpr std::int64_t n = 1500, v = 9;
+  std::vector<std::int64_t> at(static_cast<std::size_t>(n));
+  for (std::int64_t r = 0; r < n; ++r)
+    at[static_cast<std::size_t>(r)] = r % 5 == 0 ? r % v : 3 + r % 2;
+  const Tensor index = placed::from(at, {n});
+  for (const std::int64_t d : {1, 3, 130}) {
+    std::vector<T> rows(static_cast<std::size_t>(n * d)),
+        want(static_cast<std::size_t>(v * d), T{1});
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<T>(i % 23) - 11;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto r = i / static_cast<std::size_t>(d), j = i % static_cast<std::size_t>(d);
+      want[static_cast<std::size_t>(at[r] * d) + j] += rows[i];
+    }
+    const Tensor table = placed::ones({v, d}, dtype_of<T>());
+    tested.rows->scatter_add_rows(placed::from(rows, {n, d}), RowIndex("test", index, v), table);
+    EXPECT_EQ(table.to_vector<T>(), want) << d;
+  }
+}
+
+TYPED_TEST(Rows, GathersRowsOfEveryTypeFromAnyElementOn) {
+  using T = TypeParam;
+  const Tensor index = random_indices<std::int32_t>(13, 5, 1);
+  const std::vector<std::int64_t> rows = index.to_vector<std::int64_t>();
+  for (const DType type : {DType::f32, DType::f64, DType::bf16, DType::i32, DType::i64, DType::u8})
+    for (const std::int64_t d : {1, 2, 8, 16, 33})
+      for (const std::int64_t offset : {0, 1}) {
+        const Tensor values = random_tensor<T>({5 * d + 1}, 2, 0, 100).to(type);
+        const Tensor table = values.slice(0, offset, offset + 5 * d).reshape({5, d});
+        const std::vector<double> from = table.to_vector<double>();
+        const std::vector<double> got = gather_rows(table, index).template to_vector<double>();
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          const auto r = i / static_cast<std::size_t>(d), j = i % static_cast<std::size_t>(d);
+          ASSERT_EQ(got[i], from[static_cast<std::size_t>(rows[r] * d) + j]) << d << " " << offset;
+        }
+      }
+}
+
 TYPED_TEST(Rows, EmptyAndThreads) {
   using T = TypeParam;
   const DType type = dtype_of<T>();

@@ -74,6 +74,11 @@ TYPED_TEST(Softmax, RaggedLengthsCausalOrNot) {
       }
 }
 
+TYPED_TEST(Softmax, LongRows) {
+  for (const bool causal : {false, true})
+    expect_softmax<TypeParam>(random_tensor<TypeParam>({3, 4999}, 1, -6, 6), 0.7, {causal, {}});
+}
+
 TYPED_TEST(Softmax, MasksBroadcastInEveryWay) {
   const std::int64_t n_q = 5, n_k = 19;
   const Tensor scores = random_tensor<TypeParam>({3, 2, n_q, n_k}, 1, -3, 3);
